@@ -1,0 +1,42 @@
+"""What is learnt, as a contract: an objective turns a batch into a summed loss and a count.
+
+An objective never divides. The trainer divides once, by the number of items of the whole optimiser step over all
+micro-batches and processes, which is why any split of the same rows gives the same gradients.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True, slots=True)
+class LossSum:
+    """A loss added up over items, with the count kept apart so that the trainer can divide once."""
+
+    total: Tensor
+    """Sum of the loss over all items of the batch, differentiable. Shape []."""
+
+    items: Tensor
+    """Number of items that were summed. Shape [], integer."""
+
+    metrics: Mapping[str, Tensor] = field(default_factory=dict)
+    """Sums over the same items (for example the number of correct tokens), detached. Shape [] each."""
+
+
+class Objective(Protocol):
+    """Turns a batch into a `LossSum`; holds hyperparameters and no training state."""
+
+    def count_items(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Return the number of items the loss of this batch will be summed over, without running the model."""
+        ...
+
+    def compute(self, model: nn.Module, batch: Mapping[str, Tensor]) -> LossSum:
+        """Run the model on a batch and return the summed loss.
+
+        Args:
+            model: The model as the trainer wrapped it (peft, DDP ...); call it, do not unwrap it for the forward.
+            batch: What the collator made, on the model's device, without the keys in `data.batches.BOOKKEEPING_KEYS`.
+        """
+        ...
