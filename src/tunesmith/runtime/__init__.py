@@ -1,1 +1,4 @@
-"""TODO: one line."""
+"""This process and this machine: ranks, logging, optional packages, files that are whole or absent, memory limits.
+
+Nothing here knows anything about models or data, and nothing here loads torch.
+"""

@@ -1,0 +1,110 @@
+"""Files and folders that are whole or do not exist, whenever the process dies."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+def write_text_atomic(path: str | Path, text: str) -> None:
+    """Write UTF-8 text so that a reader sees either the old file or the whole new one."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(f".{target.name}.incomplete-{os.getpid()}")
+    try:
+        with beside.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
+    _sync_folder(target.parent)
+
+
+def write_json_atomic(path: str | Path, value: Any) -> None:
+    """Write a value as indented JSON, non-ASCII text unescaped; see `write_text_atomic`."""
+    write_text_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def atomic_directory(final: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Fill a folder beside its final place and rename it there when the block ends without an error.
+
+    Args:
+        final: Where the finished folder goes.
+        overwrite: Replace a folder that is already there, once the new one is finished.
+
+    Yields:
+        The empty folder to fill. It is removed when the block raises.
+
+    Raises:
+        FileExistsError: `final` exists and `overwrite` is false.
+    """
+    target = Path(final)
+    if target.exists() and not overwrite:
+        raise FileExistsError(f"{target} exists already")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(f".{target.name}.incomplete-{os.getpid()}")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir()
+    try:
+        yield beside
+        _sync_tree(beside)
+        _move_into_place(beside, target, overwrite=overwrite)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+
+
+def _move_into_place(beside: Path, target: Path, *, overwrite: bool) -> None:
+    if not target.exists():
+        beside.rename(target)
+        _sync_folder(target.parent)
+        return
+    if not overwrite:
+        raise FileExistsError(f"{target} exists already")
+    # A folder cannot replace a full one in one call: move the old one aside, so that it is whole until the new one is.
+    aside = target.with_name(f".{target.name}.replaced-{os.getpid()}")
+    shutil.rmtree(aside, ignore_errors=True)
+    target.rename(aside)
+    try:
+        beside.rename(target)
+    except OSError:
+        aside.rename(target)
+        raise
+    _sync_folder(target.parent)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def file_digest(path: str | Path) -> str:
+    """Return the SHA-256 of a file's bytes as hexadecimal text."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync_tree(folder: Path) -> None:
+    for place, _, names in os.walk(folder):
+        for name in names:
+            _sync(Path(place) / name)
+        _sync_folder(Path(place))
+
+
+def _sync(path: Path) -> None:
+    if path.is_symlink():
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "nt":  # Windows cannot open a folder to sync it, and needs no such call
+        return
+    _sync(folder)

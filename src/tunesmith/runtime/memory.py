@@ -1,0 +1,82 @@
+"""Memory and processor time that this process uses and may use, containers included."""
+
+import os
+import sys
+from pathlib import Path
+
+import psutil
+
+_CGROUPS = Path("/sys/fs/cgroup")
+_OWN_CGROUP = Path("/proc/self/cgroup")
+
+
+def process_memory_bytes() -> int:
+    """Return the memory that this process holds now (resident set)."""
+    return int(psutil.Process().memory_info().rss)
+
+
+def peak_process_memory_bytes() -> int:
+    """Return the most memory that this process has held since it started."""
+    if sys.platform == "win32":
+        return int(psutil.Process().memory_info().peak_wset)
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def available_memory_bytes(cgroups: Path = _CGROUPS, own_cgroup: Path = _OWN_CGROUP) -> int:
+    """Return the memory that this process can still take without swapping or being killed.
+
+    The smaller of what the machine has free and what the container's limit leaves. File cache inside the container
+    counts as free: the kernel gives it back before it kills anything.
+    """
+    free = int(psutil.virtual_memory().available)
+    for folder in _cgroup_chain(cgroups, own_cgroup):
+        limit = _read_number(folder / "memory.max")
+        used = _read_number(folder / "memory.current")
+        if limit is not None and used is not None:
+            cache = _read_field(folder / "memory.stat", "inactive_file")
+            free = min(free, max(0, limit - used + cache))
+    return free
+
+
+def cpu_quota(cgroups: Path = _CGROUPS, own_cgroup: Path = _OWN_CGROUP) -> float:
+    """Return how many processors this process may keep busy: its affinity, cut by the container's quota."""
+    processors = float(len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1)
+    for folder in _cgroup_chain(cgroups, own_cgroup):
+        file = folder / "cpu.max"
+        if not file.is_file():
+            continue
+        quota, _, period = file.read_text(encoding="ascii").strip().partition(" ")
+        if quota != "max":
+            processors = min(processors, int(quota) / int(period or 100_000))
+    return processors
+
+
+def _cgroup_chain(cgroups: Path, own_cgroup: Path) -> list[Path]:
+    """Return the version-2 control groups of this process, outermost first; limits of all of them hold."""
+    folders = [cgroups]
+    if own_cgroup.is_file():
+        for line in own_cgroup.read_text(encoding="utf-8").splitlines():
+            hierarchy, _, path = line.partition("::")
+            if hierarchy == "0":
+                for part in Path(path.strip("/")).parts:
+                    folders.append(folders[-1] / part)
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def _read_number(file: Path) -> int | None:
+    if not file.is_file():
+        return None
+    text = file.read_text(encoding="ascii").strip()
+    return int(text) if text.isdigit() else None
+
+
+def _read_field(file: Path, name: str) -> int:
+    if file.is_file():
+        for line in file.read_text(encoding="ascii").splitlines():
+            key, _, value = line.partition(" ")
+            if key == name:
+                return int(value)
+    return 0

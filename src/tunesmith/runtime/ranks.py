@@ -1,0 +1,63 @@
+"""Which of the processes of a run this one is, read from the environment that torchrun sets."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tunesmith.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The place of this process among all processes of a run."""
+
+    rank: int = 0
+    """Number of this process over all machines, from 0."""
+
+    local_rank: int = 0
+    """Number of this process on its machine, from 0; usually the number of its device."""
+
+    world_size: int = 1
+    """Number of processes over all machines."""
+
+    local_world_size: int = 1
+    """Number of processes on this machine."""
+
+    @property
+    def is_main(self) -> bool:
+        """True in the one process of the run that writes results and talks to the user."""
+        return self.rank == 0
+
+    @property
+    def is_local_main(self) -> bool:
+        """True in one process per machine: the one that fills caches on local disks."""
+        return self.local_rank == 0
+
+
+def current_ranks(environ: Mapping[str, str] | None = None) -> Ranks:
+    """Return the ranks of this process; a process that torchrun did not start is the only one.
+
+    Args:
+        environ: Environment to read instead of the one of this process.
+    """
+    source = os.environ if environ is None else environ
+    world_size = _read(source, "WORLD_SIZE", 1)
+    return Ranks(
+        rank=_read(source, "RANK", 0),
+        local_rank=_read(source, "LOCAL_RANK", 0),
+        world_size=world_size,
+        local_world_size=_read(source, "LOCAL_WORLD_SIZE", world_size),
+    )
+
+
+def _read(environ: Mapping[str, str], name: str, default: int) -> int:
+    text = environ.get(name, "")
+    if not text.strip():
+        return default
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"The environment variable {name} is {text!r}, but it must be a whole number: torchrun sets it. "
+            f"Unset it, or start the run with torchrun."
+        ) from error
