@@ -1,4 +1,4 @@
-"""This process and this machine: ranks, logging, optional packages, files that are whole or absent, memory limits.
+"""This process and this machine: ranks, logging, optional packages, whole-or-absent files, memory limits.
 
 Nothing here knows anything about models or data, and nothing here loads torch.
 """

@@ -68,7 +68,7 @@ def _move_into_place(beside: Path, target: Path, *, overwrite: bool) -> None:
         return
     if not overwrite:
         raise FileExistsError(f"{target} exists already")
-    # A folder cannot replace a full one in one call: move the old one aside, so that it is whole until the new one is.
+    # A folder cannot replace a full one in one call, so the old one is moved aside and stays whole meanwhile.
     aside = target.with_name(f".{target.name}.replaced-{os.getpid()}")
     shutil.rmtree(aside, ignore_errors=True)
     target.rename(aside)

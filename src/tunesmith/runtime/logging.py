@@ -1,4 +1,4 @@
-"""Messages to the user: plain lines on standard error, in colour on a terminal, from the main process only."""
+"""Messages to the user: plain lines on standard error, coloured on a terminal, one process speaks."""
 
 import logging
 import os

@@ -28,8 +28,8 @@ def peak_process_memory_bytes() -> int:
 def available_memory_bytes(cgroups: Path = _CGROUPS, own_cgroup: Path = _OWN_CGROUP) -> int:
     """Return the memory that this process can still take without swapping or being killed.
 
-    The smaller of what the machine has free and what the container's limit leaves. File cache inside the container
-    counts as free: the kernel gives it back before it kills anything.
+    The smaller of what the machine has free and what the container's limit leaves. File cache inside the
+    container counts as free: the kernel gives it back before it kills anything.
     """
     free = int(psutil.virtual_memory().available)
     for folder in _cgroup_chain(cgroups, own_cgroup):

@@ -32,6 +32,6 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
         ) from error
     except ImportError as error:
         raise MissingDependencyError(
-            f"The package {top_level!r} is needed to {purpose}, and is installed but cannot be imported: {error}. "
+            f"The package {top_level!r} is needed to {purpose}, but cannot be imported: {error}. "
             f"Repair it with: pip install --force-reinstall 'tunesmith[{extra}]'"
         ) from error
