@@ -1,0 +1,136 @@
+"""The program `tunesmith` (also installed as `llamafactory-cli`): table of commands, exit codes, errors in plain words.
+
+Exit codes: 0 done; 2 wrong command or configuration; 3 data; 4 model; 5 checkpoint; 6 training; 7 a package is missing;
+130 interrupted. Anything else is a defect of the program and shows its traceback (exit code 1).
+"""
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from tunesmith.cli import output
+from tunesmith.errors import TunesmithError
+from tunesmith.runtime.logging import configure_logging
+from tunesmith.runtime.ranks import current_ranks
+
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130  # what a shell reports for a program that SIGINT ended
+
+
+class CommandModule(Protocol):
+    """What each module in `cli/commands` offers."""
+
+    HELP: str
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Do the work and return the exit code."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One line of the command table."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: dict[str, Command] = {
+    "train": Command("tunesmith.cli.commands.train", "train a model from a YAML file, flags, or both"),
+    "chat": Command("tunesmith.cli.commands.chat", "talk to a model in the terminal, with its adapter"),
+    "export": Command(
+        "tunesmith.cli.commands.export", "merge an adapter and write a model folder ready to serve"
+    ),
+    "config": Command("tunesmith.cli.commands.config", "check, show or start a configuration file"),
+    "quickstart": Command(
+        "tunesmith.cli.commands.quickstart", "train the quickstart recipe and show what changed"
+    ),
+    "env": Command("tunesmith.cli.commands.env", "print versions and hardware, for a bug report"),
+    "version": Command("tunesmith.cli.commands.version", "print the version"),
+}
+
+NOT_YET: dict[str, str] = {
+    "webui": "use `tunesmith train` with a YAML file (`tunesmith config new sft` writes one to start from)",
+    "webchat": "use `tunesmith chat` in the terminal",
+    "api": "use `tunesmith export`, and serve the folder it writes with any server that reads Hugging Face models",
+    "eval": "use `tunesmith train` with `eval_dataset` for loss, perplexity and accuracy, "
+    "or `predict_with_generate` for BLEU and ROUGE",
+}
+"""Commands of LLaMA-Factory that do not exist here yet, and what to do meanwhile."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit code.
+
+    Args:
+        argv: Words after the program's name; those of this process by default.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    configure_logging("INFO", current_ranks().rank)
+    try:
+        return _run_command(words)
+    except TunesmithError as error:
+        output.show_error(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        output.show_error("interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader (such as `head`) has gone. Python would fail once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run_command(words: list[str]) -> int:
+    if not words or words[0] in ("help", "-h", "--help"):
+        output.show_text(render_usage())
+        return 0
+    name, arguments = words[0], words[1:]
+    if name in ("-v", "--version"):
+        name = "version"
+    if name in NOT_YET:
+        output.show_error(
+            f"The command {name!r} of LLaMA-Factory is known, not supported yet: {NOT_YET[name]}."
+        )
+        return EXIT_USAGE
+    if name not in COMMANDS:
+        output.show_error(_unknown_command(name))
+        return EXIT_USAGE
+    module = cast("CommandModule", importlib.import_module(COMMANDS[name].module))
+    if "-h" in arguments or "--help" in arguments:
+        output.show_text(module.HELP.strip())
+        return 0
+    return module.run(arguments)
+
+
+def render_usage() -> str:
+    """Return the text of `tunesmith --help`."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "Post-train open language models from one YAML file.",
+            "",
+            "usage: tunesmith COMMAND ...",
+            "",
+            *lines,
+            "",
+            "`tunesmith COMMAND --help` says more. The program is also installed as `llamafactory-cli`.",
+        ]
+    )
+
+
+def _unknown_command(name: str) -> str:
+    if name.endswith((".yaml", ".yml", ".json")):
+        return f"{name!r} is a file, not a command. To train with it: tunesmith train {name}"
+    near = difflib.get_close_matches(name, [*COMMANDS, *NOT_YET], n=3, cutoff=0.5)
+    hint = f"Nearest: {', '.join(near)}. " if near else ""
+    return f"There is no command {name!r}. {hint}Commands: {', '.join(COMMANDS)}."
+
+
+if __name__ == "__main__":
+    sys.exit(main())

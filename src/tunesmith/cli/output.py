@@ -1,0 +1,77 @@
+"""The only module that prints: safe on any console, plain when nobody is watching.
+
+Colour needs a terminal and no `NO_COLOR`. A console that cannot show a character gets its escape (`\\u4f60`) instead
+of a crash, so that Chinese text passes through an ASCII pipe without losing anything.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from tunesmith.runtime.logging import wants_colour
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def show_text(text: str = "", *, end: str = "\n") -> None:
+    """Print text to standard output at once."""
+    _write(sys.stdout, text + end)
+
+
+def show_error(text: str) -> None:
+    """Print an error to standard error, marked `error:` and red on a terminal."""
+    mark = "\x1b[31merror:\x1b[0m" if wants_colour(sys.stderr) else "error:"
+    _write(sys.stderr, f"{mark} {text}\n")
+
+
+def show_pieces(pieces: Iterable[str]) -> str:
+    """Print pieces of one text as they come, then end the line; return the whole text.
+
+    The line is ended also when the pieces stop with an error or an interruption.
+    """
+    shown: list[str] = []
+    try:
+        for piece in pieces:
+            shown.append(piece)
+            show_text(piece, end="")
+    finally:
+        show_text()
+    return "".join(shown)
+
+
+def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table: framed and wrapped to a terminal, one `column: value` line per cell elsewhere."""
+    if not sys.stdout.isatty():
+        show_text(title)
+        for row in rows:
+            show_text("\n".join(f"  {column}: {cell}" for column, cell in zip(columns, row, strict=True)))
+            show_text()
+        return
+    from rich.table import Table
+
+    table = Table(title=title, show_lines=True, title_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    build_console().print(table)
+
+
+def build_console() -> "Console":
+    """Return a rich console on standard output; rich itself honours NO_COLOR and dumb terminals."""
+    from rich.console import Console
+
+    # Markup and emoji codes off: what is shown is what was written, brackets included.
+    return Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
+
+
+def is_interactive() -> bool:
+    """Return whether a person types and reads: standard input and output are both a terminal."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _write(stream: TextIO, text: str) -> None:
+    encoding = stream.encoding or "utf-8"
+    stream.write(text.encode(encoding, errors="backslashreplace").decode(encoding))
+    stream.flush()
