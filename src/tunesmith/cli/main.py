@@ -1,7 +1,7 @@
-"""The program `tunesmith` (also installed as `llamafactory-cli`): table of commands, exit codes, errors in plain words.
+"""The program `tunesmith`, also installed as `llamafactory-cli`: commands, exit codes, errors in plain words.
 
-Exit codes: 0 done; 2 wrong command or configuration; 3 data; 4 model; 5 checkpoint; 6 training; 7 a package is missing;
-130 interrupted. Anything else is a defect of the program and shows its traceback (exit code 1).
+Exit codes: 0 done; 2 wrong command or configuration; 3 data; 4 model; 5 checkpoint; 6 training; 7 a package
+is missing; 130 interrupted. Anything else is a defect of the program and shows its traceback (exit code 1).
 """
 
 import difflib
@@ -42,12 +42,10 @@ class Command:
 COMMANDS: dict[str, Command] = {
     "train": Command("tunesmith.cli.commands.train", "train a model from a YAML file, flags, or both"),
     "chat": Command("tunesmith.cli.commands.chat", "talk to a model in the terminal, with its adapter"),
-    "export": Command(
-        "tunesmith.cli.commands.export", "merge an adapter and write a model folder ready to serve"
-    ),
+    "export": Command("tunesmith.cli.commands.export", "merge an adapter, write a model ready to serve"),
     "config": Command("tunesmith.cli.commands.config", "check, show or start a configuration file"),
     "quickstart": Command(
-        "tunesmith.cli.commands.quickstart", "train the quickstart recipe and show what changed"
+        "tunesmith.cli.commands.quickstart", "train the quickstart recipe, show what changed"
     ),
     "env": Command("tunesmith.cli.commands.env", "print versions and hardware, for a bug report"),
     "version": Command("tunesmith.cli.commands.version", "print the version"),
@@ -56,7 +54,7 @@ COMMANDS: dict[str, Command] = {
 NOT_YET: dict[str, str] = {
     "webui": "use `tunesmith train` with a YAML file (`tunesmith config new sft` writes one to start from)",
     "webchat": "use `tunesmith chat` in the terminal",
-    "api": "use `tunesmith export`, and serve the folder it writes with any server that reads Hugging Face models",
+    "api": "use `tunesmith export`, and a server that reads Hugging Face model folders",
     "eval": "use `tunesmith train` with `eval_dataset` for loss, perplexity and accuracy, "
     "or `predict_with_generate` for BLEU and ROUGE",
 }
@@ -93,9 +91,7 @@ def _run_command(words: list[str]) -> int:
     if name in ("-v", "--version"):
         name = "version"
     if name in NOT_YET:
-        output.show_error(
-            f"The command {name!r} of LLaMA-Factory is known, not supported yet: {NOT_YET[name]}."
-        )
+        output.show_error(f"The command {name!r} is known, not supported yet: {NOT_YET[name]}.")
         return EXIT_USAGE
     if name not in COMMANDS:
         output.show_error(_unknown_command(name))

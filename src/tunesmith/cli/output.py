@@ -1,7 +1,7 @@
-"""The only module that prints: safe on any console, plain when nobody is watching.
+r"""The only module that prints: safe on any console, plain when nobody is watching.
 
-Colour needs a terminal and no `NO_COLOR`. A console that cannot show a character gets its escape (`\\u4f60`) instead
-of a crash, so that Chinese text passes through an ASCII pipe without losing anything.
+Colour needs a terminal and no `NO_COLOR`. A console that cannot show a character gets its escape (`\u4f60`)
+instead of a crash, so that Chinese text passes through an ASCII pipe without losing anything.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Ready-to-run configuration files, named on the command line without a path: `tunesmith train quickstart`.
 
-Every YAML file of this folder is validated and run by the tests. The rows that recipes train on are in `data/`.
+Every YAML file of this folder is validated and run by the tests. The rows they train on are in `data/`.
 """
 
 from collections.abc import Sequence

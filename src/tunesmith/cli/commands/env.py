@@ -12,8 +12,8 @@ from tunesmith.cli import output
 HELP = """
 usage: tunesmith env
 
-Print the versions of the program, Python and the libraries it stands on, and what the machine offers: processors,
-memory, accelerators. Nothing secret is printed; paste it into a bug report.
+Print the versions of the program, Python and the libraries it stands on, and what the machine offers:
+processors, memory, accelerators. Nothing secret is printed; paste it into a bug report.
 """
 
 PACKAGES = (
