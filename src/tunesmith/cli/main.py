@@ -44,9 +44,7 @@ COMMANDS: dict[str, Command] = {
     "chat": Command("tunesmith.cli.commands.chat", "talk to a model in the terminal, with its adapter"),
     "export": Command("tunesmith.cli.commands.export", "merge an adapter, write a model ready to serve"),
     "config": Command("tunesmith.cli.commands.config", "check, show or start a configuration file"),
-    "quickstart": Command(
-        "tunesmith.cli.commands.quickstart", "train the quickstart recipe, show what changed"
-    ),
+    "quickstart": Command("tunesmith.cli.commands.quickstart", "train the quickstart recipe, show what changed"),
     "env": Command("tunesmith.cli.commands.env", "print versions and hardware, for a bug report"),
     "version": Command("tunesmith.cli.commands.version", "print the version"),
 }

@@ -1,0 +1,59 @@
+"""A model ready to answer: model, tokenizer and chat template of a configuration, in one piece."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from transformers import PreTrainedTokenizerBase
+
+from tunesmith.config import RunConfig
+from tunesmith.data.chat import ChatTemplate, resolve_template
+from tunesmith.inference.base import GenerationOptions
+from tunesmith.inference.local import LocalGenerator
+from tunesmith.models import load_model, load_tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedGenerator:
+    """What is needed to ask a model something."""
+
+    generator: LocalGenerator
+    tokenizer: PreTrainedTokenizerBase
+    template: ChatTemplate
+    options: GenerationOptions
+
+
+def load_generator(config: RunConfig) -> LoadedGenerator:
+    """Load the model of a configuration, with its adapters, ready to generate."""
+    tokenizer = load_run_tokenizer(config)
+    template = resolve_template(config.data, tokenizer)
+    loaded = load_model(config, tokenizer, is_trainable=False)
+    generator = LocalGenerator(loaded.model, tokenizer, end_markers=template.end_markers)
+    return LoadedGenerator(generator, tokenizer, template, build_generation_options(config))
+
+
+def load_run_tokenizer(config: RunConfig) -> PreTrainedTokenizerBase:
+    """Load the tokenizer that belongs to the last adapter, or that of the model.
+
+    Training saves the tokenizer with its chat template beside the adapter. That template is what the adapter was
+    trained on, which the base model's may not be.
+    """
+    for folder in reversed(config.adapter.adapter_name_or_path):
+        if (Path(folder) / "tokenizer_config.json").is_file():
+            return load_tokenizer(replace(config.model, model_name_or_path=folder))
+    return load_tokenizer(config.model)
+
+
+def build_generation_options(config: RunConfig) -> GenerationOptions:
+    """Return the generation options of a configuration."""
+    settings = config.generation
+    return GenerationOptions(
+        do_sample=settings.do_sample,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        top_k=settings.top_k,
+        num_beams=settings.num_beams,
+        max_new_tokens=settings.max_new_tokens,
+        repetition_penalty=settings.repetition_penalty,
+        length_penalty=settings.length_penalty,
+        skip_special_tokens=settings.skip_special_tokens,
+    )
