@@ -25,7 +25,10 @@ class GenerationOptions:
     """Completions followed at once by beam search; 1 for none. A stream cannot use it."""
 
     max_new_tokens: int = 1024
-    """Longest completion, in tokens."""
+    """Longest completion, in tokens; 0 leaves it to `max_length`."""
+
+    max_length: int = 1024
+    """Longest prompt and completion together, in tokens. Used only where `max_new_tokens` is 0."""
 
     repetition_penalty: float = 1.0
     """Above 1 makes tokens that are already in the text less likely."""

@@ -47,12 +47,13 @@ def build_generation_options(config: RunConfig) -> GenerationOptions:
     """Return the generation options of a configuration."""
     settings = config.generation
     return GenerationOptions(
-        do_sample=settings.do_sample,
+        do_sample=settings.do_sample and settings.temperature > 0,
         temperature=settings.temperature,
         top_p=settings.top_p,
         top_k=settings.top_k,
         num_beams=settings.num_beams,
         max_new_tokens=settings.max_new_tokens,
+        max_length=settings.max_length,
         repetition_penalty=settings.repetition_penalty,
         length_penalty=settings.length_penalty,
         skip_special_tokens=settings.skip_special_tokens,

@@ -106,20 +106,22 @@ class LocalGenerator:
         return self.model.generate(
             input_ids=ids.to(device),
             attention_mask=mask.to(device),
-            generation_config=self._build_generation_config(options),
+            generation_config=self._build_generation_config(options, prompt_tokens=width),
             use_cache=True,  # training switches it off in the model's own configuration
             **extra,
         )
 
-    def _build_generation_config(self, options: GenerationOptions) -> GenerationConfig:
+    def _build_generation_config(self, options: GenerationOptions, prompt_tokens: int) -> GenerationConfig:
         settings: dict[str, Any] = {
             "do_sample": options.do_sample,
             "num_beams": options.num_beams,
-            "max_new_tokens": options.max_new_tokens,
             "repetition_penalty": options.repetition_penalty,
             "eos_token_id": list(self.stop_ids) or None,
             "pad_token_id": self._pad_id,
         }
+        # A prompt that leaves no room still gets one token: an empty answer is easier to understand than a crash.
+        room = options.max_new_tokens or max(1, options.max_length - prompt_tokens)
+        settings["max_new_tokens"] = room
         if options.do_sample:
             settings |= {"temperature": options.temperature, "top_p": options.top_p, "top_k": options.top_k}
         if options.num_beams > 1:

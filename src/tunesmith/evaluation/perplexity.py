@@ -1,0 +1,86 @@
+"""Loss, perplexity and accuracy over an evaluation set, exact to the token.
+
+The mean is taken once, over all items of the set: a mean of batch means, which is what most trainers report, gives
+short rows more weight than long ones and changes with the batch size. Only sums are kept, so memory does not grow
+with the set.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tunesmith.objectives.base import Objective
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationLoss:
+    """What a model scores on an evaluation set."""
+
+    loss: float
+    """Mean loss per item, in nats."""
+
+    perplexity: float
+    """exp(loss); infinite where that is too large for a float."""
+
+    accuracy: float | None
+    """Share of items for which the model's first choice is right; `None` where the objective does not count them."""
+
+    items: int
+    """Number of items over all processes."""
+
+
+def measure_loss(
+    model: nn.Module,
+    dataloader: Iterable[Mapping[str, Any]],
+    objective: Objective,
+    prepare_inputs: Callable[[Mapping[str, Any]], Mapping[str, Tensor]],
+) -> EvaluationLoss:
+    """Run a model over a set of batches and return its mean loss per item.
+
+    With several processes each one passes its own share of the batches, and all get the result of the whole set. Every
+    process must pass the same number of batches if the model communicates in its forward.
+
+    Args:
+        model: The model; put into evaluation mode here and back afterwards.
+        dataloader: Batches of the evaluation set.
+        objective: What is measured.
+        prepare_inputs: Makes a batch ready for the objective: moved to the device, without bookkeeping keys.
+    """
+    sums = torch.zeros(3, dtype=torch.float64)  # loss, items, right first choices
+    counts_correct = True
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            for batch in dataloader:
+                result = objective.compute(model, prepare_inputs(batch))
+                correct = result.metrics.get("correct")
+                counts_correct = counts_correct and correct is not None
+                parts = (result.total, result.items, correct if correct is not None else torch.zeros(()))
+                # Added up in double precision: float32 loses single tokens after some millions of them.
+                sums += torch.stack([part.detach().double().cpu() for part in parts])
+    finally:
+        model.train(was_training)
+    total, items, correct_items = _sum_over_processes(sums, model).tolist()
+    if items == 0:
+        return EvaluationLoss(loss=math.nan, perplexity=math.nan, accuracy=None, items=0)
+    loss = total / items
+    return EvaluationLoss(
+        loss=loss,
+        perplexity=math.exp(loss) if loss < 700 else math.inf,
+        accuracy=correct_items / items if counts_correct else None,
+        items=int(items),
+    )
+
+
+def _sum_over_processes(sums: Tensor, model: nn.Module) -> Tensor:
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return sums
+    device = next(model.parameters()).device  # NCCL adds up on the accelerator only
+    moved = sums.to(device)
+    torch.distributed.all_reduce(moved)
+    return moved.cpu()
