@@ -1,1 +1,24 @@
-"""TODO: one line."""
+"""What is learnt: an objective runs the model on a batch and returns a summed loss and a count.
+
+`build_objective` picks one by stage. Losses are pure functions in `losses`; the one place that divides is the trainer.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["LossSum", "Objective", "build_objective"]
+
+if TYPE_CHECKING:
+    from tunesmith.objectives.base import LossSum, Objective
+    from tunesmith.objectives.registry import build_objective
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("LossSum", "Objective"):
+        from tunesmith.objectives import base
+
+        return getattr(base, name)
+    if name == "build_objective":
+        from tunesmith.objectives.registry import build_objective
+
+        return build_objective
+    raise AttributeError(f"module 'tunesmith.objectives' has no attribute {name!r}")

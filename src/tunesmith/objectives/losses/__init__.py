@@ -1,1 +1,1 @@
-"""TODO: one line."""
+"""Pure loss functions: tensors in, tensors out; one named method per file."""
