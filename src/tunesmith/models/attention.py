@@ -1,0 +1,176 @@
+"""Which attention a run uses, and the proof that it keeps packed samples apart."""
+
+import logging
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+from transformers.utils import is_flash_attn_2_available, is_flash_attn_3_available, is_torch_flex_attn_available
+
+from tunesmith.errors import ModelError
+from tunesmith.models.heads import evaluation_mode, find_base_model
+from tunesmith.models.segments import SEGMENTS
+
+logger = logging.getLogger(__name__)
+
+FlashAttn = Literal["auto", "disabled", "eager", "sdpa", "segments", "flex", "fa2", "fa3"]
+
+_IMPLEMENTATIONS = {
+    "disabled": "eager",
+    "eager": "eager",
+    "sdpa": "sdpa",
+    "segments": SEGMENTS,
+    "flex": "flex_attention",
+    "fa2": "flash_attention_2",
+    "fa3": "flash_attention_3",
+}
+
+# Layers that carry a state from token to token and do not stop at the border of a sample.
+_RECURRENT_LAYERS = frozenset({"linear_attention", "mamba", "recurrent", "conv", "hybrid", "hybrid_mamba"})
+_RECURRENT_FAMILIES = frozenset({"mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm", "recurrent_gemma"})
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionChoice:
+    """The attention implementation of a run."""
+
+    implementation: str
+    """Name for transformers' `attn_implementation`."""
+
+    supports_flat: bool
+    """Whether rows of a micro-batch may follow each other in one row without cost for pairs across samples."""
+
+    reason: str
+    """Why this one, for the plan."""
+
+
+class _ModelConfig(Protocol):
+    model_type: str
+
+    def get_text_config(self) -> Any:
+        """Return the part that describes the language model."""
+        ...
+
+
+def resolve_attention(
+    flash_attn: FlashAttn, device: torch.device | str, model_config: _ModelConfig | None = None
+) -> AttentionChoice:
+    """Choose the attention implementation; what the user asks for is used or refused, never replaced.
+
+    Args:
+        flash_attn: The setting; `auto` takes flash attention where it is installed on a GPU, else one causal attention
+            per sample (`segments`), which computes no pair across samples on any device.
+        device: Where the model will run.
+        model_config: The model's transformers configuration. With it, models whose layers carry a state across sample
+            borders are never given flat rows.
+
+    Raises:
+        ModelError: The asked-for backend is not installed or cannot run on this device.
+    """
+    device = torch.device(device)
+    if flash_attn == "auto":
+        choice = _choose_best(device)
+    else:
+        _check_available(flash_attn, device)
+        # sdpa and eager isolate by position_ids too, but compute the whole square; flat rows would only cost there.
+        supports_flat = flash_attn in {"segments", "fa2", "fa3"}
+        choice = AttentionChoice(_IMPLEMENTATIONS[flash_attn], supports_flat, f"flash_attn: {flash_attn} was asked for")
+    recurrence = find_recurrence(model_config) if model_config is not None else ""
+    if recurrence and choice.supports_flat:
+        return AttentionChoice(choice.implementation, False, f"{choice.reason}; rows stay apart: {recurrence}")
+    return choice
+
+
+def _choose_best(device: torch.device) -> AttentionChoice:
+    if device.type == "cuda":
+        if is_flash_attn_3_available() and torch.cuda.get_device_capability(device)[0] == 9:
+            return AttentionChoice("flash_attention_3", True, "flash-attn 3 is installed and this GPU is a Hopper")
+        if is_flash_attn_2_available():
+            return AttentionChoice("flash_attention_2", True, "flash-attn 2 is installed")
+    return AttentionChoice(SEGMENTS, True, f"one causal attention per sample; no flash attention on this {device.type}")
+
+
+def _check_available(flash_attn: str, device: torch.device) -> None:
+    if flash_attn in {"fa2", "fa3"}:
+        if device.type != "cuda":
+            raise ModelError(
+                f"flash_attn: {flash_attn} runs on NVIDIA GPUs only, and this run is on {device.type}. "
+                "Set flash_attn: auto, which takes the best one for this device."
+            )
+        installed = is_flash_attn_2_available() if flash_attn == "fa2" else is_flash_attn_3_available()
+        if not installed:
+            package = "flash-attn" if flash_attn == "fa2" else "flash-attn-3"
+            raise ModelError(
+                f"flash_attn: {flash_attn} needs the package {package}, which is not installed. "
+                f"Install {package} or set flash_attn: auto."
+            )
+    if flash_attn == "flex":
+        if not is_torch_flex_attn_available():
+            raise ModelError("flash_attn: flex is not in this PyTorch. Update torch or set flash_attn: auto.")
+        if device.type == "cpu":
+            raise ModelError(
+                "flash_attn: flex has no backward pass on CPU, so nothing can be trained with it here. "
+                "Set flash_attn: auto or segments."
+            )
+
+
+def find_recurrence(model_config: _ModelConfig) -> str:
+    """Return what in a model carries state over sample borders, in words, or an empty string."""
+    text = model_config.get_text_config()
+    if text.model_type in _RECURRENT_FAMILIES:
+        return f"{text.model_type} layers carry state across samples"
+    layer_types = set(text.to_dict().get("layer_types") or ())
+    found = sorted(layer_types & _RECURRENT_LAYERS)
+    return f"{text.model_type} has {', '.join(found)} layers, which carry state across samples" if found else ""
+
+
+def check_isolation(model: nn.Module, layout: Literal["flat", "padded"]) -> None:
+    """Prove on the real model and backend that samples in one row do not see each other.
+
+    Two short random samples run behind one another, as packing lays them out, once with each of two different first
+    samples: the second sample must not move; and it must be what it is alone.
+
+    Args:
+        model: The model of the run, on its device, with or without adapters. Nothing about it is changed.
+        layout: How batches will be laid out; `flat` batches bring the borders of their samples along.
+
+    Raises:
+        ModelError: The samples touch; the message says what to set.
+    """
+    base = find_base_model(model)
+    vocab_size = base.config.get_text_config().vocab_size
+    rng = torch.Generator().manual_seed(0)
+    first, other, second = (torch.randint(0, vocab_size, (length,), generator=rng) for length in (13, 13, 11))
+    with evaluation_mode(model), torch.no_grad():
+        packed, changed = (_last_logits(model, [start, second], layout, base.device) for start in (first, other))
+        alone = _last_logits(model, [second], layout, base.device)
+    size = max(1.0, alone.abs().max().item())
+    leak = (packed - changed).abs().max().item()
+    difference = (packed - alone).abs().max().item()
+    # Another sample must leave no trace but the rounding of a differently cut product.
+    tolerance = 1e-4 if alone.dtype == torch.float32 else 5e-2
+    implementation = base.config._attn_implementation
+    if not max(leak, difference) <= tolerance * size:
+        raise ModelError(
+            f"flash_attn: with '{implementation}' packed samples of {type(base).__name__} see each other: changing one "
+            f"sample moves the logits of the next by {leak:.3g}, and packing itself by {difference:.3g} "
+            f"(allowed: {tolerance * size:.1g}). Set packing: false and padding_free: false, or another flash_attn."
+        )
+    logger.debug("samples are isolated with %s: leak %.2g, difference %.2g", implementation, leak, difference)
+
+
+def _last_logits(model: nn.Module, samples: list[Tensor], layout: str, device: torch.device) -> Tensor:
+    """Return the logits of the last sample of a row. Shape [tokens of that sample, vocabulary]."""
+    lengths = [len(sample) for sample in samples]
+    inputs: dict[str, Any] = {
+        "input_ids": torch.cat(samples)[None].to(device),
+        "position_ids": torch.cat([torch.arange(length) for length in lengths])[None].to(device),
+        "use_cache": False,
+    }
+    if layout == "flat":
+        borders = torch.tensor([0, *torch.tensor(lengths).cumsum(0).tolist()], dtype=torch.int32, device=device)
+        inputs |= {"cu_seq_lens_q": borders, "cu_seq_lens_k": borders}
+        inputs |= {"max_length_q": max(lengths), "max_length_k": max(lengths)}
+    logits: Tensor = model(**inputs).logits[0, -lengths[-1] :]
+    return logits

@@ -1,0 +1,154 @@
+"""Attention per sample: a flat row gives each sample exactly what it gets alone."""
+
+from itertools import accumulate
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.tiny.models import FAMILIES, tiny_model
+from tunesmith.models.segments import SEGMENTS, Segments, build_segments_mask
+
+LENGTHS = (5, 1, 40, 23)  # 40 and 23 are longer than the toy windows of 16
+
+
+def samples(vocab_size: int = 420) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    return [torch.randint(3, vocab_size, (length,), generator=generator) for length in LENGTHS]
+
+
+def flat(parts: list[Tensor]) -> dict[str, Tensor]:
+    return {
+        "input_ids": torch.cat(parts)[None],
+        "position_ids": torch.cat([torch.arange(len(part)) for part in parts])[None],
+    }
+
+
+def alone(model, parts: list[Tensor]) -> Tensor:
+    """The reference: every sample by itself through transformers' plainest attention."""
+    model.set_attn_implementation("eager")
+    logits = torch.cat([model(input_ids=part[None], use_cache=False).logits[0] for part in parts])
+    model.set_attn_implementation(SEGMENTS)
+    return logits
+
+
+def gradients(model, logits: Tensor) -> list[Tensor]:
+    model.zero_grad()
+    (logits.square().sum() / logits.numel()).backward()
+    return [parameter.grad.clone() for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_flat_row_equals_separate_rows_in_logits_and_gradients(family):
+    model, parts = tiny_model(family), samples()
+    expected = alone(model, parts)
+    expected_gradients = gradients(model, expected)
+    found = model(**flat(parts), use_cache=False).logits[0]
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    for a, b in zip(gradients(model, found), expected_gradients, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gemma3_text"])
+def test_changing_one_sample_never_moves_another(family):
+    model, parts = tiny_model(family), samples()
+    model.set_attn_implementation(SEGMENTS)
+    before = model(**flat(parts), use_cache=False).logits[0].split(LENGTHS)
+    parts[2] = (parts[2] + 7) % 400
+    after = model(**flat(parts), use_cache=False).logits[0].split(LENGTHS)
+    for index in (0, 1, 3):
+        assert torch.equal(before[index], after[index])
+    assert not torch.allclose(before[2], after[2])
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3_text"])
+def test_two_packed_rows_with_padding_equal_separate_rows(family):
+    model, parts = tiny_model(family), samples()
+    expected = alone(model, parts)
+    pad = torch.full((23,), 417)  # rows: 5 + 1 + 40 tokens, 23 + 23 pad tokens
+    ids = torch.stack([torch.cat(parts[:3]), torch.cat([parts[3], pad])])
+    positions = torch.stack(
+        [
+            torch.cat([torch.arange(5), torch.arange(1), torch.arange(40)]),
+            torch.cat([torch.arange(23), torch.zeros(23).long()]),
+        ]
+    )
+    logits = model(input_ids=ids, position_ids=positions, use_cache=False).logits
+    torch.testing.assert_close(torch.cat([logits[0], logits[1, :23]]), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_samples_stay_apart_when_a_cache_hides_the_packing_from_transformers():
+    model, parts = tiny_model("llama"), samples()
+    expected = alone(model, parts)
+    borders = torch.tensor([0, *accumulate(LENGTHS)], dtype=torch.int32)
+    inputs = flat(parts)
+    for extra in ({}, {"cu_seq_lens_q": borders, "cu_seq_lens_k": borders, "max_length_q": 40, "max_length_k": 40}):
+        logits = model(**inputs, use_cache=True, **extra).logits[0]
+        torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gemma3_text"])
+def test_right_padded_batch_equals_separate_rows(family):
+    model, parts = tiny_model(family), samples()
+    expected = alone(model, parts)
+    ids = torch.full((4, 40), 417)
+    mask = torch.zeros(4, 40, dtype=torch.long)
+    for row, part in enumerate(parts):
+        ids[row, : len(part)] = part
+        mask[row, : len(part)] = 1
+    logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits
+    found = torch.cat([logits[row, : len(part)] for row, part in enumerate(parts)])
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gemma3_text"])
+def test_greedy_generation_equals_eager_attention(family):
+    model = tiny_model(family)
+    ids = torch.full((2, 30), 417)
+    ids[0, 10:], ids[1, :] = samples()[3][:20], samples()[2][:30]
+    mask = (torch.arange(30)[None] >= torch.tensor([[10], [0]])).long()
+    outputs = []
+    for implementation in ("eager", SEGMENTS):
+        model.set_attn_implementation(implementation)
+        outputs.append(model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=12, do_sample=False))
+    assert torch.equal(*outputs)
+
+
+def test_attention_sinks_are_kept_per_sample():
+    model = tiny_model(
+        "gpt_oss", num_local_experts=2, num_experts_per_tok=1, head_dim=8, sliding_window=16, rope_parameters=None
+    )
+    parts = samples()
+    expected = alone(model, parts)
+    found = model(**flat(parts), use_cache=False).logits[0]
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_mask_rule_that_looks_ahead_is_left_to_transformers():
+    def sees_all(batch, head, query, key):
+        return torch.ones((), dtype=torch.bool).expand(torch.broadcast_shapes(query.shape, key.shape))
+
+    mask = build_segments_mask(2, 4, 4, mask_function=sees_all, allow_is_causal_skip=False)
+    assert isinstance(mask, Tensor)
+    assert mask.all()
+
+
+def test_lengths_are_read_off_the_mask_rule():
+    def chunks_of_three(batch, head, query, key):
+        return (key <= query) & (key // 3 == query // 3)
+
+    segments = build_segments_mask(2, 8, 8, mask_function=chunks_of_three)
+    assert isinstance(segments, Segments)
+    assert segments.lengths == ((3, 3, 2), (3, 3, 2))
+
+
+def test_gradient_checkpointing_gives_the_same_gradients():
+    model, parts = tiny_model("llama"), samples()
+    expected = gradients(model, alone(model, parts))
+    model.train()
+    for reentrant in (False, True):
+        model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+        model.enable_input_require_grads()
+        found = gradients(model, model(**flat(parts), use_cache=False).logits[0])
+        for a, b in zip(found, expected, strict=True):
+            torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
