@@ -4,8 +4,10 @@ Colour needs a terminal and no `NO_COLOR`. A console that cannot show a characte
 instead of a crash, so that Chinese text passes through an ASCII pipe without losing anything.
 """
 
+import importlib
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
 from tunesmith.runtime.logging import wants_colour
@@ -69,6 +71,21 @@ def build_console() -> "Console":
 def is_interactive() -> bool:
     """Return whether a person types and reads: standard input and output are both a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def read_line(prompt: str) -> str | None:
+    """Ask for one line of standard input; `None` when there is no more.
+
+    An empty prompt is for pipes: nothing is printed then.
+    """
+    if prompt:
+        with suppress(ImportError):  # gives arrow keys and history; Windows has no readline
+            importlib.import_module("readline")
+    show_text(prompt, end="")
+    try:
+        return input()
+    except EOFError:
+        return None
 
 
 def _write(stream: TextIO, text: str) -> None:

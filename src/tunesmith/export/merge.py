@@ -1,0 +1,207 @@
+"""Adapters merged into the weights, and the result written, reloaded and checked.
+
+The merge is computed in float32 and rounded once, at the end: adding a small update to weights that are already
+rounded to bfloat16 loses most of it. Two checks stand between a broken merge and its user: the merged model must give
+the logits that the model with adapters gives, and the folder that was written must give those of the model in memory.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from peft import PeftModel
+from torch import Tensor
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+
+from tunesmith.config import RunConfig
+from tunesmith.data.chat import ChatTemplate, resolve_template
+from tunesmith.errors import ConfigError, ModelError
+from tunesmith.inference.load import load_run_tokenizer
+from tunesmith.inference.local import resolve_stop_ids
+from tunesmith.models import load_model
+from tunesmith.runtime.files import atomic_directory
+
+PROBE_TEXT = "The quick brown fox jumps over the lazy dog. 你好，世界。 1 + 1 = 2\n"
+MERGE_TOLERANCE = 1e-3
+"""Largest difference of logits that a float32 merge may make, as a share of the largest logit. Usually about 1e-6."""
+RELOAD_TOLERANCE = 1e-2
+"""The same after reloading. Not exact: transformers keeps some weights of some models in float32 when it loads."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """What was written and how well it was checked."""
+
+    folder: Path
+    dtype: torch.dtype
+    num_parameters: int
+    merge_difference: float | None
+    """Largest difference between logits with the adapters attached and merged, as a share of the largest logit."""
+
+    reload_difference: float
+    """The same between the model in memory and the folder reloaded."""
+
+    end_markers: tuple[str, ...]
+    """Tokens that stop an answer, as written to the generation configuration."""
+
+
+def export_model(config: RunConfig) -> ExportReport:
+    """Merge the adapters of a configuration into its model and write a folder that stands alone.
+
+    The folder holds the weights in shards, the tokenizer with the chat template of training, and a generation
+    configuration with every token that ends an answer.
+
+    Raises:
+        ConfigError: `export_dir` is missing or in use.
+        ModelError: One of the checks failed; nothing is left behind.
+    """
+    out = _check_destination(config)
+    tokenizer = load_run_tokenizer(config)
+    template = _find_template(config, tokenizer)
+    if template is not None:
+        template.apply_to_tokenizer(tokenizer)
+    probe = torch.tensor([tokenizer(PROBE_TEXT, add_special_tokens=False)["input_ids"]])
+    model = _load_exact(config, tokenizer)
+    dtype = resolve_export_dtype(config, model)
+    model, merge_difference = merge_adapters(model, config.adapter.adapter_name_or_path, probe)
+    cast_parameters(model, dtype)
+    stop_ids = write_generation_settings(model, tokenizer, template.end_markers if template else ())
+    num_parameters = model.num_parameters()
+    expected, device = measure_logits(model, probe), _merge_device(config)
+    with atomic_directory(out, overwrite=out.exists()) as folder:
+        model.save_pretrained(folder, max_shard_size=f"{config.export.export_size}GB")
+        tokenizer.save_pretrained(folder)
+        _make_readable(folder)
+        del model  # two copies of a large model may not fit
+        reload_difference = check_reload(folder, expected, probe, device)
+    return ExportReport(
+        folder=out,
+        dtype=dtype,
+        num_parameters=num_parameters,
+        merge_difference=merge_difference,
+        reload_difference=reload_difference,
+        end_markers=tuple(tokenizer.convert_ids_to_tokens(list(stop_ids))),
+    )
+
+
+def merge_adapters(
+    model: PreTrainedModel, adapters: Sequence[str], probe: Tensor
+) -> tuple[PreTrainedModel, float | None]:
+    """Merge adapters one after the other, each into the result of the one before.
+
+    Returns:
+        The model without adapters, and the largest relative difference that a merge made (`None` without adapters).
+    """
+    largest: float | None = None
+    for adapter in adapters:
+        with_adapter = PeftModel.from_pretrained(model, adapter)
+        expected = measure_logits(with_adapter, probe)
+        model = with_adapter.merge_and_unload(safe_merge=True)
+        difference = relative_difference(measure_logits(model, probe), expected)
+        if not difference <= MERGE_TOLERANCE:
+            raise ModelError(
+                f"Merging the adapter {adapter} changes the model's logits by {difference:.2g} of their range, "
+                f"and float32 rounding explains {MERGE_TOLERANCE:g} at most. The adapter's kind cannot be merged "
+                "exactly: serve it unmerged, on its base model."
+            )
+        largest = max(difference, largest or 0.0)
+    return model, largest
+
+
+def check_reload(folder: Path, expected: Tensor, probe: Tensor, device: torch.device) -> float:
+    """Load a written folder and compare its logits with those of the model in memory; return the difference."""
+    reloaded = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval().to(device)
+    difference = relative_difference(measure_logits(reloaded, probe), expected)
+    if not difference <= RELOAD_TOLERANCE:
+        raise ModelError(
+            f"The model that was written gives other logits than the one in memory (by {difference:.2g} of their "
+            f"range, {RELOAD_TOLERANCE:g} is allowed), so the folder was removed. Check the disk for errors, and "
+            "that the installed transformers can save this architecture."
+        )
+    return difference
+
+
+def resolve_export_dtype(config: RunConfig, model: PreTrainedModel) -> torch.dtype:
+    """Return the type that weights are written in: the one asked for, or the one the base model was stored in."""
+    asked = config.model.infer_dtype
+    if asked != "auto":
+        return {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}[asked]
+    stored = model.config.dtype
+    return stored if isinstance(stored, torch.dtype) else torch.bfloat16
+
+
+def cast_parameters(model: PreTrainedModel, dtype: torch.dtype) -> None:
+    """Round the weights to a type, in place.
+
+    Buffers stay as they are: rotary frequencies are computed in float32 when the model is loaded again, too.
+    """
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
+    model.config.dtype = dtype
+
+
+def write_generation_settings(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, end_markers: Sequence[str]
+) -> tuple[int, ...]:
+    """Name every token that ends an answer in the model's generation configuration; return their ids."""
+    stop_ids = resolve_stop_ids(model, tokenizer, end_markers)
+    settings = model.generation_config
+    settings.eos_token_id = list(stop_ids) if len(stop_ids) > 1 else (stop_ids[0] if stop_ids else None)
+    settings.bos_token_id = tokenizer.bos_token_id
+    settings.pad_token_id = tokenizer.pad_token_id
+    return stop_ids
+
+
+def measure_logits(model: torch.nn.Module, probe: Tensor) -> Tensor:
+    """Return the logits of the probe in float32. Shape [tokens, vocabulary]."""
+    device = next(model.parameters()).device
+    with torch.inference_mode():
+        return model(input_ids=probe.to(device), use_cache=False).logits[0].float().cpu()
+
+
+def relative_difference(actual: Tensor, expected: Tensor) -> float:
+    """Return the largest difference as a share of the largest expected magnitude."""
+    return float((actual - expected).abs().max() / expected.abs().max().clamp_min(1e-6))
+
+
+def _load_exact(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    """Load the base model in float32, without adapters."""
+    exact = replace(
+        config,
+        model=replace(config.model, infer_dtype="float32"),
+        adapter=replace(config.adapter, adapter_name_or_path=()),
+    )
+    model = load_model(exact, tokenizer, is_trainable=False).model
+    return model.to(_merge_device(config))
+
+
+def _merge_device(config: RunConfig) -> torch.device:
+    uses_accelerator = config.export.export_device == "auto" and torch.cuda.is_available()
+    return torch.device("cuda" if uses_accelerator else "cpu")
+
+
+def _check_destination(config: RunConfig) -> Path:
+    if config.export.export_dir is None:
+        raise ConfigError("export_dir is not set, so there is no place to write the model. Name a folder.")
+    out = Path(config.export.export_dir)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"export_dir is {out}, which exists and is not an empty folder. Name a new one, or empty it.")
+    return out
+
+
+def _find_template(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> ChatTemplate | None:
+    """Return the chat template, or `None` for a base model that has none and none was asked for."""
+    if config.data.template == "auto" and tokenizer.chat_template is None:
+        return None
+    return resolve_template(config.data, tokenizer)
+
+
+def _make_readable(folder: Path) -> None:
+    """Give weight files the permissions of other new files; safetensors writes them for their owner alone."""
+    mask = os.umask(0)
+    os.umask(mask)
+    for file in folder.rglob("*"):
+        if file.is_file():
+            file.chmod(0o666 & ~mask)
