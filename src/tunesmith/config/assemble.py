@@ -1,0 +1,50 @@
+"""Typed values to group dataclasses, with the values that follow from others."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from tunesmith.config.run_config import Origin, RunConfig
+from tunesmith.config.settings import GROUPS, all_settings
+from tunesmith.config.settle import Settled
+
+_SYNONYMS: tuple[tuple[str, str, object], ...] = (
+    ("disable_gradient_checkpointing", "gradient_checkpointing", False),
+    ("disable_shuffling", "train_sampling_strategy", "sequential"),
+    ("group_by_length", "train_sampling_strategy", "group_by_length"),
+    ("neat_packing", "packing", True),
+)
+"""A switch that is on, the setting it is another name for, and the value it gives that one."""
+
+
+def build_run_config(settled: Settled, implied_stage: tuple[str, Origin]) -> RunConfig:
+    """Build the configuration from typed values; the rest is at its defaults or follows from what is set.
+
+    Args:
+        settled: Typed values by key.
+        implied_stage: Stage of the file's only section and the reason, for files that name no stage.
+    """
+    values, origins = dict(settled.values), dict(settled.origins)
+    stage, origin = implied_stage
+    if "stage" not in values and stage in ("pt", "sft"):
+        values["stage"], origins["stage"] = stage, origin
+    for key, value, reason in _implied_values(values):
+        if key not in values:
+            values[key], origins[key] = value, Origin("implied", reason)
+    groups = {
+        group: cls(**{key: values[key] for key in _keys(group) if key in values}) for group, cls in GROUPS.items()
+    }
+    make: Callable[..., RunConfig] = RunConfig
+    return make(**groups, origins=origins)
+
+
+def _implied_values(values: Mapping[str, object]) -> Iterator[tuple[str, object, str]]:
+    for switch, key, value in _SYNONYMS:
+        if values.get(switch):
+            yield key, value, f"{switch} is true"
+    if values.get("dataset") and not values.get("do_eval") and not values.get("do_predict"):
+        yield "do_train", True, "dataset is set"
+    if values.get("eval_strategy", "no") != "no":
+        yield "do_eval", True, "eval_strategy is set"
+
+
+def _keys(group: str) -> list[str]:
+    return [key for key, setting in all_settings().items() if setting.group == group]

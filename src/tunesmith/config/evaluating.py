@@ -1,0 +1,44 @@
+"""Settings of measuring the model during and after training; a part of the training group."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tunesmith.config.constraints import NonNegativeFloat, PositiveFloat, PositiveInt
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluatingSettings:
+    """When the model is measured, on what, and what follows from it."""
+
+    per_device_eval_batch_size: PositiveInt = 8
+    """Rows of one evaluation batch on each device. Changes speed and memory, not the numbers."""
+
+    eval_strategy: Literal["no", "steps", "epoch"] = "no"
+    """When the model is measured during training: never, every `eval_steps`, or after every epoch."""
+
+    eval_steps: PositiveFloat | None = None
+    """Optimizer steps between evaluations; a value below 1 is a share of all steps. `logging_steps` when not set."""
+
+    eval_delay: NonNegativeFloat = 0.0
+    """Steps (or epochs, with `eval_strategy: epoch`) before the first evaluation."""
+
+    eval_on_start: bool = False
+    """Measure before the first step too. Shows what training changed and finds mistakes early."""
+
+    load_best_model_at_end: bool = False
+    """Keep the best checkpoint by `metric_for_best_model` as the result. Saving and evaluating have to coincide."""
+
+    metric_for_best_model: str | None = None
+    """Number that decides which checkpoint is best, such as `eval_loss`; the evaluation loss when not set."""
+
+    greater_is_better: bool | None = None
+    """Whether a larger `metric_for_best_model` is better. When not set: yes, unless its name ends in `loss`."""
+
+    early_stopping_steps: PositiveInt | None = None
+    """Stop after this many evaluations in a row without an improvement."""
+
+    compute_accuracy: bool = False
+    """Report the share of tokens that are predicted exactly, next to the loss."""
+
+    predict_with_generate: bool = False
+    """Generate answers in evaluation and prediction and score them with BLEU and ROUGE. Much slower than the loss."""

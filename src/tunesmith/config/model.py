@@ -1,0 +1,104 @@
+"""Settings of the model and its tokenizer."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tunesmith.config.constraints import PathText
+
+FlashAttention = Literal["auto", "disabled", "eager", "sdpa", "segments", "flex", "fa2", "fa3"]
+RopeScaling = Literal["linear", "dynamic", "yarn", "llama3"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Which model is trained or run, and how it is loaded."""
+
+    model_name_or_path: PathText | None = None
+    """Model to start from: a local folder, a GGUF file or a folder with one, or a hub id such as `org/name`.
+
+    A value that looks like a path (it starts with `/`, `.` or `~`, or ends in `.gguf`) has to exist. Required by every
+    command that loads a model."""
+
+    model_hub: Literal["auto", "huggingface", "modelscope"] = "auto"
+    """Hub that a model id is looked up on.
+
+    `auto` is Hugging Face, or ModelScope when the variable `USE_MODELSCOPE_HUB` is set. Set it where one of the hubs
+    cannot be reached. `modelscope` needs the extra `modelscope`."""
+
+    model_revision: str = "main"
+    """Branch, tag or commit of the model on its hub.
+
+    Pin a commit to get the same weights next year. No effect on local folders."""
+
+    cache_dir: PathText | None = None
+    """Folder for downloaded models and tokenizers; the hub library's own when not set.
+
+    Change it when the home folder is small. Costs the size of the model on disk."""
+
+    trust_remote_code: bool = False
+    """Run Python code that comes with the model.
+
+    Needed only for architectures that transformers does not have. The code can do anything that you can: read it first."""
+
+    use_fast_tokenizer: bool = True
+    """Use the Rust implementation of the tokenizer.
+
+    Set it to false only for a model whose fast tokenizer is broken; preparing data is then about ten times slower."""
+
+    split_special_tokens: bool = False
+    """Tokenize text that spells a special token (such as `<|im_end|>` inside an answer) as ordinary characters.
+
+    Set it to true when rows come from strangers and must not be able to forge role markers. Role markers that the
+    template writes stay special tokens."""
+
+    hf_hub_token: str | None = field(default=None, repr=False, compare=False)
+    """Access token for gated or private repositories on Hugging Face.
+
+    Better given as `TUNESMITH_HF_HUB_TOKEN` than in a file. Never written to the saved configuration."""
+
+    ms_hub_token: str | None = field(default=None, repr=False, compare=False)
+    """Access token for private repositories on ModelScope.
+
+    Better given as `TUNESMITH_MS_HUB_TOKEN` than in a file. Never written to the saved configuration."""
+
+    flash_attn: FlashAttention = "auto"
+    """How attention is computed.
+
+    `auto` takes the fastest way that this machine and model have. `sdpa` is PyTorch's own, `segments` is sdpa sample by
+    sample (padding-free without flash attention), `flex` is PyTorch's flex attention, `fa2` and `fa3` are the
+    flash-attention packages and need a GPU, `eager` and `disabled` are the plain formula: slow, for comparisons."""
+
+    rope_scaling: RopeScaling | None = None
+    """Way of stretching rotary positions so that `cutoff_len` may exceed what the model was trained with.
+
+    `yarn` usually keeps the most quality. Training on long rows afterwards is needed for good results."""
+
+    gradient_checkpointing: Literal["auto"] | bool = "auto"
+    """Compute activations again in the backward pass instead of keeping them.
+
+    `auto` does so only when the memory estimate says that the run would not fit otherwise. True costs about a third
+    more time and saves most of the activation memory."""
+
+    disable_gradient_checkpointing: bool = False
+    """LLaMA-Factory's way of saying `gradient_checkpointing: false`."""
+
+    use_reentrant_gc: bool = False
+    """Use PyTorch's older, re-entrant implementation of gradient checkpointing.
+
+    Set it to true only for a model whose code fails with the newer one. It costs more memory."""
+
+    train_from_scratch: bool = False
+    """Start from random weights of the model's architecture instead of its trained ones.
+
+    For pre-training experiments; needs `finetuning_type: full`."""
+
+    print_param_status: bool = False
+    """Log name, type, device and trainability of every parameter before training.
+
+    To find out why something is or is not trained. Prints hundreds of lines."""
+
+    infer_dtype: Literal["auto", "float16", "bfloat16", "float32"] = "auto"
+    """Number type of the weights for chat, prediction and export.
+
+    `auto` keeps the type the weights are stored in where the device computes it well. `float32` is exact and takes
+    twice the memory of the others."""

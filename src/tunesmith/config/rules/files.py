@@ -1,0 +1,184 @@
+"""Rules about files: the model, the catalogue of data sets and the output folder."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tunesmith.config.catalogue import check_entries
+from tunesmith.config.rules.registry import Finding, Question, rule
+from tunesmith.config.suggestions import render_suggestion
+
+_RESULTS = (
+    "adapter_model.safetensors",
+    "adapter_config.json",
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "trainer_state.json",
+    "train_results.json",
+    "all_results.json",
+    "trainer_log.jsonl",
+)
+"""Files that only a run leaves behind."""
+
+
+@rule("train", "generate", "export")
+def model_is_named_and_there(question: Question) -> Iterator[Finding]:
+    """A model has to be named; a local one has to exist and be a model."""
+    name = question.config.model.model_name_or_path
+    if not name:
+        yield Finding(
+            ("model_name_or_path",),
+            "it is not set; give a local folder, a GGUF file or a hub id such as `org/name`.",
+        )
+        return
+    problem = _find_model_problem(name)
+    if problem:
+        yield Finding(("model_name_or_path",), f"`model_name_or_path` is '{name}'; {problem}")
+
+
+def _find_model_problem(name: str) -> str | None:
+    path = Path(name)
+    if path.is_file():
+        if path.suffix.lower() == ".gguf":
+            return None
+        return "a file can be a model only if it ends in .gguf; give the folder that holds config.json."
+    if path.is_dir():
+        is_model = (path / "config.json").is_file() or any(path.glob("*.gguf"))
+        if is_model or (path / "adapter_config.json").is_file():
+            return None
+        return "that folder holds no config.json, no .gguf file and no adapter_config.json, so it is not a model."
+    if _looks_local(name):
+        return f"nothing is there (looked in {Path.cwd() if not path.is_absolute() else path.parent})."
+    return None
+
+
+def _looks_local(name: str) -> bool:
+    """Return whether a name cannot be a hub id, which is `name` or `org/name`."""
+    return name.startswith(("/", ".", "~", "\\")) or name.endswith((".gguf", "/")) or name.count("/") > 1
+
+
+@rule("train", "generate", "export")
+def adapters_are_there(question: Question) -> Iterator[Finding]:
+    """A local adapter has to exist and be an adapter."""
+    for name in question.config.adapter.adapter_name_or_path:
+        path = Path(name)
+        if path.is_dir() and not (path / "adapter_config.json").is_file():
+            hint = " Merge checkpoints or name one of them." if any(path.glob("checkpoint-*")) else ""
+            yield Finding(
+                ("adapter_name_or_path",),
+                f"`adapter_name_or_path` has '{name}'; that folder holds no adapter_config.json, so it is no adapter."
+                f"{hint}",
+            )
+        elif not path.exists() and _looks_local(name):
+            yield Finding(("adapter_name_or_path",), f"`adapter_name_or_path` has '{name}'; nothing is there.")
+
+
+@rule("train")
+def rows_are_named(question: Question) -> Iterator[Finding]:
+    """A run needs rows to train or measure on, and something to do."""
+    training, data = question.config.training, question.config.data
+    if training.do_train and not data.dataset:
+        yield Finding(("dataset", "do_train"), "`do_train: true` needs rows to train on; name them in `dataset`.")
+    if not (training.do_train or training.do_eval or training.do_predict):
+        hint = "set `dataset` to train" if not data.dataset else "remove `do_train: false`"
+        yield Finding(
+            ("dataset", "do_train"),
+            f"there is nothing to do: no training, evaluation or prediction is asked for; {hint}.",
+        )
+
+
+@rule("read", "train", "generate", "export")
+def inline_catalogue_is_sound(question: Question) -> Iterator[Finding]:
+    """Entries of an inline catalogue have known keys only."""
+    for place, message in check_entries(question.config.data.dataset_info or {}):
+        yield Finding(("dataset_info",), f"`dataset_info.{place}` {message}")
+
+
+@rule("train")
+def data_sets_are_in_the_catalogue(question: Question) -> Iterator[Finding]:
+    """Names of data sets are looked up before anything is loaded."""
+    data = question.config.data
+    asked = {key: names for key in ("dataset", "eval_dataset") if (names := question.config.value(key))}
+    if not asked:
+        return
+    catalogue: Mapping[str, object] | None = data.dataset_info
+    source = "`dataset_info`"
+    if catalogue is None:
+        path = Path(data.dataset_dir) / "dataset_info.json"
+        source = str(path)
+        try:
+            catalogue = json.loads(path.read_text(encoding="utf-8"))
+        except OSError:
+            yield Finding(
+                ("dataset_dir", *asked),
+                f"the catalogue {path} cannot be read; set `dataset_dir` to the folder that "
+                "holds dataset_info.json, or write `dataset_info:` into the configuration.",
+            )
+            return
+        except ValueError as error:
+            yield Finding(("dataset_dir", *asked), f"the catalogue {path} is not JSON: {error}.")
+            return
+    if not isinstance(catalogue, Mapping):
+        yield Finding(("dataset_dir", *asked), f"the catalogue {source} has to map names to descriptions.")
+        return
+    for key, names in asked.items():
+        for name in names if isinstance(names, tuple) else ():
+            if name not in catalogue:
+                hint = render_suggestion(name, catalogue, count=3)
+                hint = hint or f" It has {', '.join(sorted(catalogue)[:10]) or 'none'}."
+                yield Finding((key,), f"`{key}` has '{name}', which is not in {source}.{hint}")
+
+
+@rule("train")
+def output_folder_is_free(question: Question) -> Iterator[Finding]:
+    """A run does not write into the folder of another one by accident."""
+    training = question.config.training
+    if not training.output_dir:
+        yield Finding(("output_dir",), "it is not set; name the folder that the run writes to.")
+        return
+    path = Path(training.output_dir)
+    if path.is_file():
+        yield Finding(("output_dir",), f"`output_dir` is '{path}', which is a file; name a folder.")
+        return
+    if not training.do_train or training.overwrite_output_dir or training.resume_from_checkpoint:
+        return
+    found = _find_results(path)
+    if found:
+        yield Finding(
+            ("output_dir",),
+            f"`output_dir` is '{path}', which is in use: it holds {found}. Name another folder, or set "
+            "`resume_from_checkpoint: true` to go on or `overwrite_output_dir: true` to start over.",
+        )
+
+
+def _find_results(path: Path) -> str | None:
+    if not path.is_dir():
+        return None
+    checkpoints = sorted(path.glob("checkpoint-*"))
+    if checkpoints:
+        return checkpoints[-1].name
+    return next((name for name in _RESULTS if (path / name).is_file()), None)
+
+
+@rule("train")
+def checkpoint_is_there(question: Question) -> Iterator[Finding]:
+    """A named checkpoint has to exist; `true` needs a folder with one."""
+    training = question.config.training
+    wanted = training.resume_from_checkpoint
+    if isinstance(wanted, str) and not Path(wanted).is_dir():
+        yield Finding(
+            ("resume_from_checkpoint",),
+            f"`resume_from_checkpoint` is '{wanted}', and there is no such folder; allowed is true or a checkpoint.",
+        )
+    elif wanted is True and training.output_dir and not any(Path(training.output_dir).glob("checkpoint-*")):
+        yield Finding(
+            ("resume_from_checkpoint", "output_dir"),
+            f"`resume_from_checkpoint: true` needs a checkpoint in '{training.output_dir}', which has none.",
+        )
+
+
+@rule("export")
+def export_folder_is_named(question: Question) -> Iterator[Finding]:
+    """Exporting needs a folder to write to."""
+    if not question.config.export.export_dir:
+        yield Finding(("export_dir",), "it is not set; name the folder for the merged model.")

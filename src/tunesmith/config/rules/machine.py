@@ -1,0 +1,34 @@
+"""Rules about this machine: what needs a GPU is refused where there is none."""
+
+from collections.abc import Iterator
+
+from tunesmith.config.rules.registry import Finding, Question, rule
+
+_WAY_OUT = {
+    "fp16": "Remove it: the precision is then chosen for this machine.",
+    "tf32": "Remove it.",
+    "flash_attn": "Set `flash_attn: auto`.",
+    "optim": "Use adamw_torch_fused or adafactor.",
+    "ddp_backend": "Remove it or use gloo.",
+    "torch_compile_mode": "Remove it.",
+}
+
+
+@rule("train", "generate")
+def gpu_settings_need_a_gpu(question: Question) -> Iterator[Finding]:
+    """Some settings have a meaning on GPUs alone."""
+    training, config = question.config.training, question.config
+    if question.machine.has_gpu and not training.use_cpu:
+        return
+    reason = "`use_cpu` is true" if training.use_cpu else question.machine.reason
+    asking = {
+        "fp16": bool(training.fp16),
+        "tf32": bool(training.tf32),
+        "flash_attn": config.model.flash_attn in ("fa2", "fa3"),
+        "optim": training.optim.startswith("paged_"),
+        "ddp_backend": config.distributed.ddp_backend == "nccl",
+    }
+    for key, asks in asking.items():
+        if asks:
+            keys = (key, "use_cpu") if training.use_cpu else (key,)
+            yield Finding(keys, f"{question.cite(key)} needs a GPU, and {reason}. {_WAY_OUT[key]}")

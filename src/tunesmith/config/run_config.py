@@ -1,0 +1,86 @@
+"""The finished configuration of one run: every group, and where each value came from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import yaml
+
+from tunesmith.config.adapter import AdapterConfig
+from tunesmith.config.data import DataConfig
+from tunesmith.config.distributed import DistributedConfig
+from tunesmith.config.export import ExportConfig
+from tunesmith.config.generation import GenerationConfig
+from tunesmith.config.loading import LoadingConfig
+from tunesmith.config.model import ModelConfig
+from tunesmith.config.objective import ObjectiveConfig
+from tunesmith.config.quantization import QuantizationConfig
+from tunesmith.config.settings import GROUPS, all_settings
+from tunesmith.config.training import TrainingConfig
+
+_ALWAYS_SAVED = frozenset({"stage", "finetuning_type", "template", "do_train", "seed"})
+"""Written even at their defaults: without them a saved file would not say what it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value came from."""
+
+    kind: Literal["default", "implied", "file", "section", "environment", "command line", "override"]
+    where: str = ""
+    """`run.yaml:3`, `TUNESMITH_SEED`, `--seed`, or for implied values the reason."""
+
+    @property
+    def is_set(self) -> bool:
+        """Whether somebody wrote the value, rather than it following from others or from nothing."""
+        return self.kind not in ("default", "implied")
+
+    def __str__(self) -> str:
+        return f"{self.kind} ({self.where})" if self.kind == "implied" else self.where or self.kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything that decides what a run does. Two are equal when their values are, wherever these came from."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    adapter: AdapterConfig = field(default_factory=AdapterConfig)
+    quantization: QuantizationConfig = field(default_factory=QuantizationConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    loading: LoadingConfig = field(default_factory=LoadingConfig)
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    distributed: DistributedConfig = field(default_factory=DistributedConfig)
+    generation: GenerationConfig = field(default_factory=GenerationConfig)
+    export: ExportConfig = field(default_factory=ExportConfig)
+    origins: Mapping[str, Origin] = field(default_factory=dict, compare=False, repr=False)
+    """Where the value of each key came from; keys at their default are left out."""
+
+    def value(self, key: str) -> object:
+        """Return the value of a setting by its flat key."""
+        return getattr(getattr(self, all_settings()[key].group), key)
+
+    def origin(self, key: str) -> Origin:
+        """Return where the value of a setting came from."""
+        return self.origins.get(key, Origin("default"))
+
+    def to_flat(self) -> dict[str, object]:
+        """Return what is needed to run this again, by flat key: set or changed values, no secrets, lists for tuples."""
+        flat: dict[str, object] = {}
+        for key, setting in all_settings().items():
+            value = self.value(key)
+            wanted = value != setting.default or self.origin(key).is_set or key in _ALWAYS_SAVED
+            if wanted and not setting.secret:
+                flat[key] = list(value) if isinstance(value, tuple) else value
+        return flat
+
+    def to_yaml(self) -> str:
+        """Return the file that loads to an equal configuration, one paragraph per group."""
+        flat = self.to_flat()
+        paragraphs = []
+        for group in GROUPS:
+            part = {key: value for key, value in flat.items() if all_settings()[key].group == group}
+            if part:
+                text = yaml.safe_dump(part, sort_keys=False, allow_unicode=True, width=100)
+                paragraphs.append(f"### {group}\n{text}")
+        return "\n".join(paragraphs)

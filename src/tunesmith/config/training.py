@@ -1,0 +1,33 @@
+"""Settings of one run: what it does, how long, and (from its parts) how it learns, measures, saves and reports."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from tunesmith.config.constraints import PositiveFloat, Range
+from tunesmith.config.evaluating import EvaluatingSettings
+from tunesmith.config.optimization import OptimizationSettings
+from tunesmith.config.saving import SavingSettings
+from tunesmith.config.tracking import TrackingSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig(TrackingSettings, EvaluatingSettings, SavingSettings, OptimizationSettings):
+    """One run from start to finish."""
+
+    do_train: bool = False
+    """Train. When not set: yes if `dataset` is given and neither `do_eval` nor `do_predict` is asked for."""
+
+    do_eval: bool = False
+    """Measure the model on the evaluation rows at the end (or, without `do_train`, only that)."""
+
+    do_predict: bool = False
+    """Generate answers for the evaluation rows at the end and write them to a file. Needs `predict_with_generate`."""
+
+    num_train_epochs: PositiveFloat = 3.0
+    """Times that every row is seen. Fractions are allowed. Ignored when `max_steps` is set, as the plan says."""
+
+    max_steps: Annotated[int, Range(-1)] = -1
+    """Optimizer steps of the run, whatever the number of rows; -1 goes by `num_train_epochs`."""
+
+    use_cpu: bool = False
+    """Train on the processor even if there is a GPU."""
