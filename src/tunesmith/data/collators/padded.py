@@ -38,16 +38,17 @@ class PaddedCollator:
     def __call__(self, rows: Sequence[Example | list[Example]]) -> Batch:
         """Make one batch of shape [rows, longest row]."""
         packs = [row if isinstance(row, list) else [row] for row in rows]
-        ids = [sample_ids(pack) for pack in packs]
+        ids = [pack[0]["input_ids"] if len(pack) == 1 else sample_ids(pack) for pack in packs]
         lengths = [len(row) for row in ids]
         length = padded_length(lengths, self.pad_to_multiple_of)
         pad_label = IGNORE_INDEX if self.ignore_pad_token_for_loss else self.pad_token_id
-        labels = [sample_labels(pack) for pack in packs]
-        batch = Batch(
-            input_ids=torch.from_numpy(pad_rows(ids, length, self.pad_token_id)),
-            labels=torch.from_numpy(pad_rows(labels, length, pad_label)),
-            row_ids=torch.tensor([sample["row_id"] for pack in packs for sample in pack], dtype=torch.int64),
-        )
+        labels = [sample_labels(pack, size) for pack, size in zip(packs, lengths, strict=True)]
+        row_ids = np.array([sample["row_id"] for pack in packs for sample in pack], dtype=np.int64)
+        batch: Batch = {
+            "input_ids": torch.from_numpy(pad_rows(ids, length, self.pad_token_id)),
+            "labels": torch.from_numpy(pad_rows(labels, length, pad_label)),
+            "row_ids": torch.from_numpy(row_ids),
+        }
         if any(isinstance(row, list) for row in rows):
             positions = [sample_positions([len(sample["input_ids"]) for sample in pack]) for pack in packs]
             batch["position_ids"] = torch.from_numpy(pad_positions(positions, length))

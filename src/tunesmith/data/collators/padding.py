@@ -42,41 +42,42 @@ def pad_positions(rows: Sequence[NDArray[np.integer]], length: int) -> NDArray[n
     return padded
 
 
-def write_labels(labels: NDArray[np.int64], samples: Sequence[Example]) -> None:
-    """Copy the trained ids of samples that stand end to end into an array that is `IGNORE_INDEX` so far.
+def sample_labels(samples: Sequence[Example], num_tokens: int) -> NDArray[np.int64]:
+    """Return the labels of samples that stand end to end: their trained ids, `IGNORE_INDEX` elsewhere.
 
     The first token of a sample gets no label in any case: in a row of several samples, the shift in the loss
     would make it the target of the last token of another sample; alone it is never a target.
+
+    Args:
+        samples: Rows in order.
+        num_tokens: Tokens of all samples together.
+
+    Returns:
+        New array. Shape [tokens].
     """
+    labels = np.full(num_tokens, IGNORE_INDEX, dtype=np.int64)
     begin = 0
     for sample in samples:
         ids = sample["input_ids"]
-        spans = sample["trained_spans"].tolist()
-        for start, end in zip(spans[::2], spans[1::2], strict=True):
+        borders = iter(sample["trained_spans"].tolist())
+        for start, end in zip(borders, borders, strict=True):
             first = start or 1
             if first < end:
                 labels[begin + first : begin + end] = ids[first:end]
         begin += len(ids)
-
-
-def sample_labels(samples: Sequence[Example]) -> NDArray[np.int64]:
-    """Return the labels of samples that stand end to end, see `write_labels`."""
-    labels = np.full(sum(len(sample["input_ids"]) for sample in samples), IGNORE_INDEX, dtype=np.int64)
-    write_labels(labels, samples)
     return labels
 
 
-def sample_ids(samples: Sequence[Example]) -> NDArray[np.int32]:
-    """Return the token ids of samples end to end."""
-    return np.concatenate([sample["input_ids"] for sample in samples])
+def sample_ids(samples: Sequence[Example]) -> NDArray[np.int64]:
+    """Return the token ids of samples end to end. Shape [tokens]."""
+    return np.concatenate([sample["input_ids"] for sample in samples], dtype=np.int64)
 
 
 def sample_positions(lengths: Sequence[int]) -> NDArray[np.int64]:
-    """Return positions that restart at 0 with every sample.
+    """Return positions that restart at 0 with every sample. Shape [tokens].
 
     Example:
         Lengths 3 and 2: `[0 1 2 0 1]`.
     """
-    sizes = np.asarray(lengths, dtype=np.int64)
-    starts = np.cumsum(sizes) - sizes
-    return np.arange(int(sizes.sum()), dtype=np.int64) - np.repeat(starts, sizes)
+    counting = np.arange(max(lengths), dtype=np.int64)
+    return np.concatenate([counting[:length] for length in lengths])
