@@ -1,0 +1,73 @@
+"""Ends a run in good order when it is told to stop: Ctrl-C, or the signal of a scheduler that needs the machine."""
+
+import logging
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+logger = logging.getLogger(__name__)
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interruption(TrainerCallback):  # type: ignore[misc]
+    """Finishes the step under way, saves a checkpoint and stops. A second Ctrl-C stops at once.
+
+    Processes of one run must stop at the same step, or they wait for each other for ever; `agree` makes one decision
+    of all of theirs.
+    """
+
+    def __init__(self, agree: Callable[[bool], bool]) -> None:
+        self._agree = agree
+        self._is_asked = False
+        self._previous: dict[int, Any] = {}
+        self.step: int | None = None
+        """The step after which the run was stopped, `None` if it was not."""
+
+    def request(self) -> None:
+        """Ask for a stop after the step under way."""
+        self._is_asked = True
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Take over the signals; in a thread of a notebook server they cannot be and are left alone."""
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Stop here if any process was asked to."""
+        if not self._agree(self._is_asked) or state.global_step >= state.max_steps:
+            return
+        self.step = state.global_step
+        control.should_save = True
+        control.should_evaluate = False
+        control.should_training_stop = True
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Do not evaluate or save again: Trainer calls this also when it stops in the middle of an epoch."""
+        if self.step is not None:
+            control.should_evaluate = False
+            control.should_save = False
+
+    def release(self) -> None:
+        """Give the signals back to whom they belonged."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous = {}
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._is_asked and number == signal.SIGINT:
+            self.release()
+            raise KeyboardInterrupt
+        self._is_asked = True
+        logger.warning(
+            "%s: finishing this step, then saving a checkpoint. Press Ctrl-C again to stop at once.",
+            signal.Signals(number).name,
+        )

@@ -1,0 +1,212 @@
+"""Checkpoints that are whole or do not exist.
+
+All processes write into a hidden folder beside the final place. When everything is there it is synced to disk,
+described in a manifest (size and digest of every file) and renamed: a folder called `checkpoint-<step>` is therefore
+complete, and what a killed process leaves behind is never taken for one.
+"""
+
+import json
+import logging
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tunesmith.errors import CheckpointError
+from tunesmith.runtime.files import file_digest, write_json_atomic
+
+logger = logging.getLogger(__name__)
+
+MANIFEST = "manifest.json"
+_MANIFEST_FORMAT = 1
+_NAME = re.compile(r"checkpoint-(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class RowOrder:
+    """What decides which rows a step trains on. A run can only be resumed where all of it is the same."""
+
+    num_rows: int
+    per_device_train_batch_size: int
+    gradient_accumulation_steps: int
+    num_processes: int
+    seed: int
+    """The seed that the order of rows is drawn with."""
+
+    strategy: str
+    drop_last: bool
+
+    def differences(self, recorded: Mapping[str, Any]) -> list[str]:
+        """Return one line per setting that is not as recorded."""
+        return [
+            f"{name} was {recorded.get(name)!r} and is {value!r}"
+            for name, value in self.to_dict().items()
+            if recorded.get(name) != value
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a checkpoint says about itself."""
+
+    run_id: str
+    """The run that wrote it; a resumed run keeps the id."""
+
+    step: int
+    order: Mapping[str, Any]
+    is_resumable: bool
+    """Whether it holds the optimizer, the schedule and the random state besides the weights."""
+
+    files: Mapping[str, Mapping[str, Any]]
+    """Size in bytes and SHA-256 of every file, by relative path."""
+
+
+def checkpoint_path(output_dir: str | Path, step: int) -> Path:
+    """Return where the checkpoint of a step goes."""
+    return Path(output_dir) / f"checkpoint-{step}"
+
+
+def staging_path(final: Path) -> Path:
+    """Return the folder that all processes fill before it becomes the checkpoint."""
+    return final.with_name(f".{final.name}.incomplete")
+
+
+def start_checkpoint(final: Path) -> Path:
+    """Return the empty folder to fill; what an earlier, killed attempt left there is removed."""
+    staging = staging_path(final)
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir(parents=True)
+    return staging
+
+
+def finish_checkpoint(final: Path, *, run_id: str, step: int, order: RowOrder, is_resumable: bool) -> None:
+    """Describe, sync and rename a filled folder; a checkpoint of the same name is replaced.
+
+    Args:
+        final: Where the checkpoint goes; `staging_path(final)` holds its files.
+        run_id: Of the run that writes.
+        step: Optimiser steps done.
+        order: What decides the order of rows from here on.
+        is_resumable: Whether the training state is there besides the weights.
+    """
+    staging = staging_path(final)
+    names = sorted(path.relative_to(staging).as_posix() for path in staging.rglob("*") if path.is_file())
+    for name in names:
+        _sync(staging / name)
+    manifest = {
+        "format": _MANIFEST_FORMAT,
+        "run_id": run_id,
+        "step": step,
+        "order": order.to_dict(),
+        "is_resumable": is_resumable,
+        "files": {
+            name: {"bytes": (staging / name).stat().st_size, "sha256": file_digest(staging / name)} for name in names
+        },
+    }
+    write_json_atomic(staging / MANIFEST, manifest)
+    replaced = final.with_name(f".{final.name}.replaced")
+    if final.exists():
+        shutil.rmtree(replaced, ignore_errors=True)
+        final.rename(replaced)
+    staging.rename(final)
+    _sync(final.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+def read_manifest(checkpoint: Path) -> Manifest:
+    """Return what a checkpoint says about itself.
+
+    Raises:
+        CheckpointError: There is no manifest, or it cannot be read.
+    """
+    path = checkpoint / MANIFEST
+    if not path.is_file():
+        raise CheckpointError(f"{checkpoint} has no {MANIFEST}, so it was not written to its end by this program.")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return Manifest(
+            run_id=str(content["run_id"]),
+            step=int(content["step"]),
+            order=dict(content["order"]),
+            is_resumable=bool(content["is_resumable"]),
+            files=dict(content["files"]),
+        )
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be read ({error}), so the checkpoint cannot be trusted.") from error
+
+
+def check_checkpoint(checkpoint: Path) -> Manifest:
+    """Compare every file of a checkpoint with its manifest.
+
+    Raises:
+        CheckpointError: A file is missing or differs; the message names it.
+    """
+    manifest = read_manifest(checkpoint)
+    for name, expected in manifest.files.items():
+        path = checkpoint / name
+        if not path.is_file():
+            raise CheckpointError(f"{checkpoint} is damaged: {name} is missing.")
+        size = path.stat().st_size
+        if size != expected["bytes"]:
+            raise CheckpointError(
+                f"{checkpoint} is damaged: {name} has {size} bytes where {expected['bytes']} were written."
+            )
+        if file_digest(path) != expected["sha256"]:
+            raise CheckpointError(f"{checkpoint} is damaged: the content of {name} is not what was written.")
+    return manifest
+
+
+def find_checkpoints(output_dir: str | Path) -> list[Path]:
+    """Return the folders named like checkpoints, oldest step first; whether they are whole is not looked at."""
+    folder = Path(output_dir)
+    if not folder.is_dir():
+        return []
+    found = [(int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))]
+    return [path for _, path in sorted(found) if path.is_dir()]
+
+
+def rotate_checkpoints(output_dir: str | Path, limit: int | None, *, run_id: str, best: str | None) -> list[Path]:
+    """Remove the oldest checkpoints of this run beyond a limit, and return them.
+
+    The newest, the best and those of other runs (or without a readable manifest) stay whatever the limit is.
+    """
+    if limit is None:
+        return []
+    own = [path for path in find_checkpoints(output_dir) if _belongs_to(path, run_id)]
+    kept = {own[-1].resolve()} if own else set()
+    if best is not None:
+        kept.add(Path(best).resolve())
+    surplus = len(own) - limit
+    removed: list[Path] = []
+    for path in own:
+        if len(removed) >= surplus:
+            break
+        if path.resolve() not in kept:
+            logger.debug("removing %s: save_total_limit is %d", path, limit)
+            shutil.rmtree(path, ignore_errors=True)
+            removed.append(path)
+    return removed
+
+
+def _belongs_to(checkpoint: Path, run_id: str) -> bool:
+    try:
+        return read_manifest(checkpoint).run_id == run_id
+    except CheckpointError:
+        return False
+
+
+def _sync(path: Path) -> None:
+    if os.name == "nt" and path.is_dir():  # Windows cannot open a folder to sync it
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

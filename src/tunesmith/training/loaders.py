@@ -1,0 +1,111 @@
+"""Which rows each process gets: every row exactly once per epoch, whatever the number of processes.
+
+Micro-batches are dealt out in turn. With 5 rows, micro-batches of 2 and two processes::
+
+    process 0    [0 1]  [4]
+    process 1    [2 3]  (filler)
+
+Processes must take the same number of steps or they wait for each other for ever. The usual way out is to repeat rows
+from the start of the epoch, which trains on some rows twice. Here the gap is filled with a copy of a row that has no
+labels: it takes part in the communication and adds nothing to any sum.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from tunesmith.data.batches import Example
+from tunesmith.data.collators import Collator
+from tunesmith.data.loading.samplers import EpochSampler
+from tunesmith.runtime.ranks import Ranks
+
+
+class ProcessBatches:
+    """The micro-batches of one process, as lists of row numbers; a negative number stands for a filler."""
+
+    def __init__(self, sampler: EpochSampler, batch_size: int, ranks: Ranks, *, drop_last: bool = False) -> None:
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self._ranks = ranks
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of an epoch, counted from 0."""
+        self.sampler.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        """Return the number of micro-batches, the same on every process."""
+        rows, world = len(self.sampler), self._ranks.world_size
+        if self.drop_last:
+            return rows // self.batch_size // world
+        return math.ceil(math.ceil(rows / self.batch_size) / world)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Yield the micro-batches of this process."""
+        rows = list(self.sampler)
+        for round_number in range(len(self)):
+            start = (round_number * self._ranks.world_size + self._ranks.rank) * self.batch_size
+            yield rows[start : start + self.batch_size] or [filler_index(rows[0])]
+
+
+def filler_index(row: int) -> int:
+    """Return the index under which `SilencedFillers` gives a row without its labels."""
+    return -1 - row
+
+
+class SilencedFillers(Dataset[Any]):
+    """A data set whose negative indices give the same rows without labels."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        """Return the number of real rows."""
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Any:
+        """Return a row, or for -1 - n row n without labels."""
+        if index >= 0:
+            return self.rows[index]
+        row = self.rows[-1 - index]
+        return [_silence(example) for example in row] if isinstance(row, list) else _silence(row)
+
+
+def _silence(example: Example) -> Example:
+    return Example(input_ids=example["input_ids"], trained_spans=np.zeros(0, dtype=np.int32), row_id=example["row_id"])
+
+
+class EpochLoader(DataLoader[Any]):
+    """A data loader that passes the number of the epoch on to its order of rows."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of an epoch, counted from 0."""
+        self.batch_sampler.set_epoch(epoch)  # type: ignore[union-attr]
+
+
+def build_loader(
+    dataset: Any, collator: Collator, batches: ProcessBatches, *, num_workers: int = 0, **options: Any
+) -> EpochLoader:
+    """Return the loader of one process.
+
+    Args:
+        dataset: Rows by number.
+        collator: Makes a batch of rows.
+        batches: Which rows, in which order.
+        num_workers: Processes that make batches ahead of time; 0 makes them in this one.
+        options: Further options of `torch.utils.data.DataLoader`, without effect where there are no workers.
+    """
+    worker_options = {key: value for key, value in options.items() if num_workers > 0 or key == "pin_memory"}
+    return EpochLoader(
+        SilencedFillers(dataset),
+        batch_sampler=batches,  # type: ignore[arg-type]
+        collate_fn=collator,
+        num_workers=num_workers,
+        # Its own generator, or starting a loader would draw from the one that dropout draws from.
+        generator=torch.Generator().manual_seed(0),
+        **worker_options,
+    )

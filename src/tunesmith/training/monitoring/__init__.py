@@ -1,0 +1,1 @@
+"""Monitors that watch a run and never change it: log, progress bar, plot."""

@@ -1,0 +1,331 @@
+"""`transformers.Trainer` with objectives: the one place where a loss is divided.
+
+An objective gives sums. Here they are divided once, by the items of the whole optimiser step over all micro-batches and
+processes, so that 8x1, 2x4 and 1x8, one process and two, give the same gradients. Evaluation is exact to the token, and
+checkpoints are written beside and renamed. A contract test compares what is overridden with the installed Trainer.
+"""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback
+from transformers.trainer_callback import ExportableState
+from transformers.trainer_utils import EvalLoopOutput
+
+from tunesmith.data.batches import BOOKKEEPING_KEYS
+from tunesmith.data.loading.samplers import EpochSampler, SequentialSampler
+from tunesmith.evaluation.perplexity import measure_loss
+from tunesmith.objectives.base import Objective
+from tunesmith.runtime.files import write_json_atomic
+from tunesmith.runtime.ranks import Ranks
+from tunesmith.training.callbacks.guards import StepRecord
+from tunesmith.training.checkpoints import (
+    RowOrder,
+    checkpoint_path,
+    finish_checkpoint,
+    rotate_checkpoints,
+    staging_path,
+    start_checkpoint,
+)
+from tunesmith.training.loaders import ProcessBatches, build_loader
+from tunesmith.training.monitoring.meter import RunMeter, StepCounts, count_real_tokens
+from tunesmith.training.optimizers import LoraPlusRates, build_parameter_groups
+from tunesmith.training.resume import RUN_STATE, ResumePoint, load_run_state
+
+ScoreAnswers = Callable[[Any, str], dict[str, float]]
+"""(evaluation set, prefix of the metrics) -> metrics of generated answers, names with the prefix."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerPlan:
+    """What a run needs besides `TrainingArguments`."""
+
+    run_id: str
+    order: RowOrder
+    sampler: EpochSampler | None
+    """Order of the training rows; `None` for a run that only evaluates."""
+
+    save_total_limit: int | None = None
+    """Checkpoints kept; not given to transformers, whose rotation removes other runs' checkpoints too."""
+
+    lora_plus: LoraPlusRates | None = None
+    reports_accuracy: bool = False
+    score_answers: ScoreAnswers | None = None
+
+
+class ObjectiveTrainer(Trainer):  # type: ignore[misc]
+    """A Trainer that learns an objective."""
+
+    loss_is_scaled_for_ga = True
+    """Tells Trainer not to divide by the number of micro-batches."""
+
+    def __init__(
+        self,
+        *,
+        objective: Objective,
+        plan: TrainerPlan,
+        ranks: Ranks,
+        callbacks: Sequence[TrainerCallback] = (),
+        **options: Any,
+    ) -> None:
+        self.objective = objective
+        self.plan = plan
+        self.meter = RunMeter()
+        self.step_record = StepRecord()
+        self._ranks = ranks
+        self._flops_per_token: int | None = None
+        super().__init__(callbacks=list(callbacks), **options)
+        # Both write to the terminal on their own; monitoring/ does it here.
+        self.remove_callback(PrinterCallback)
+        self.remove_callback(ProgressCallback)
+
+    # -- batches -----------------------------------------------------------------------------------------------------
+
+    def get_train_dataloader(self) -> Any:
+        """Return this process's batches of the training set."""
+        if self.train_dataset is None or self.plan.sampler is None:
+            raise ValueError("this trainer was made without a training set")
+        batches = ProcessBatches(
+            self.plan.sampler,
+            self.args.per_device_train_batch_size,
+            self._ranks,
+            drop_last=self.args.dataloader_drop_last,
+        )
+        return build_loader(
+            self.train_dataset,
+            self.data_collator,
+            batches,
+            num_workers=self.args.dataloader_num_workers,
+            pin_memory=self._pins_memory,
+            prefetch_factor=self.args.dataloader_prefetch_factor,
+            persistent_workers=self.args.dataloader_persistent_workers,
+        )
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        """Return this process's batches of an evaluation set, given as such or by its name."""
+        if eval_dataset is None:
+            eval_dataset = self.eval_dataset
+        elif isinstance(eval_dataset, str):
+            eval_dataset = self.eval_dataset[eval_dataset]
+        batches = ProcessBatches(
+            SequentialSampler(len(eval_dataset)), self.args.per_device_eval_batch_size, self._ranks
+        )
+        return build_loader(
+            eval_dataset,
+            self.data_collator,
+            batches,
+            num_workers=self.args.dataloader_num_workers,
+            pin_memory=self._pins_memory,
+        )
+
+    @property
+    def _pins_memory(self) -> bool:
+        return bool(self.args.dataloader_pin_memory and self.args.device.type == "cuda")
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
+    ) -> tuple[list[Any], Tensor | None]:
+        """Fetch the micro-batches of one optimiser step and count its items over all of them and all processes."""
+        started = time.perf_counter()
+        batches = list(itertools.islice(epoch_iterator, num_batches))
+        self.meter.add_wait(time.perf_counter() - started)
+        if not batches:
+            return batches, None
+        items = [int(self.objective.count_items(batch)) for batch in batches]
+        own = torch.tensor(
+            [
+                sum(items),
+                sum(count_real_tokens(batch) for batch in batches),
+                sum(batch["input_ids"].numel() for batch in batches),
+            ],
+            device=device,
+        )
+        all_items, real, computed = self._sum_over_processes(own).tolist()
+        self.meter.add_step(StepCounts(all_items, real, computed))
+        self.step_record.restart(items, [batch["row_ids"].tolist() for batch in batches])
+        # No item at all (one-token rows) makes a loss of 0, not a division by 0.
+        return batches, torch.tensor(max(1, all_items), device=device)
+
+    def _prepare_inputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Move a batch to the device, without the keys that are not for the model."""
+        return {
+            key: value.to(self.args.device, non_blocking=True) if isinstance(value, Tensor) else value
+            for key, value in inputs.items()
+            if key not in BOOKKEEPING_KEYS
+        }
+
+    # -- loss --------------------------------------------------------------------------------------------------------
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | None = None,
+    ) -> Any:
+        """Return the part of this micro-batch in the mean loss of its optimiser step."""
+        with self.accelerator.autocast():
+            result = self.objective.compute(model, inputs)
+        mean = result.total / (result.items.clamp(min=1) if num_items_in_batch is None else num_items_in_batch)
+        if model.training:
+            self.step_record.losses.append(result.total.detach())
+            self.meter.add_loss(mean.detach())
+        # Data parallelism averages gradients over processes; their sum is wanted.
+        loss = mean * self.accelerator.num_processes
+        return (loss, {}) if return_outputs else loss
+
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
+        """Keep the gradient norm for the guard, which Trainer does not hand to callbacks."""
+        self.step_record.gradient_norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        return self.step_record.gradient_norm
+
+    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
+        """Estimate the operations of a micro-batch: 6 per parameter and token.
+
+        Trainer's own walks through all modules for each micro-batch to count the same parameters again.
+        """
+        if self._flops_per_token is None:
+            self._flops_per_token = 6 * sum(parameter.numel() for parameter in self.model.parameters())
+        return self._flops_per_token * int(inputs["input_ids"].numel())
+
+    def create_optimizer(self, model: nn.Module | None = None) -> Any:
+        """Make the optimizer that the settings name, over our parameter groups."""
+        if self.optimizer is None:
+            trained = self.model if model is None else model
+            kind, options = self.get_optimizer_cls_and_kwargs(self.args, trained)
+            groups = build_parameter_groups(
+                trained.named_parameters(),
+                learning_rate=self.args.learning_rate,
+                weight_decay=self.args.weight_decay,
+                lora_plus=self.plan.lora_plus,
+            )
+            self.optimizer = kind(groups, **options)
+        return self.optimizer
+
+    # -- evaluation --------------------------------------------------------------------------------------------------
+
+    def evaluation_loop(
+        self,
+        dataloader: Any,
+        description: str,
+        prediction_loss_only: bool | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> EvalLoopOutput:
+        """Measure a set, exact to the token, in memory that does not grow with it."""
+        started = time.perf_counter()
+        with self.accelerator.autocast():
+            measured = measure_loss(self.model, dataloader, self.objective, self._prepare_inputs)
+        metrics = {f"{metric_key_prefix}_loss": measured.loss, f"{metric_key_prefix}_perplexity": measured.perplexity}
+        if self.plan.reports_accuracy and measured.accuracy is not None:
+            metrics[f"{metric_key_prefix}_accuracy"] = measured.accuracy
+        if self.plan.score_answers is not None:
+            metrics.update(self.plan.score_answers(self._rows_behind(dataloader), metric_key_prefix))
+        self.meter.add_pause(time.perf_counter() - started)
+        return EvalLoopOutput(
+            predictions=None, label_ids=None, metrics=metrics, num_samples=self.num_examples(dataloader)
+        )
+
+    @staticmethod
+    def _rows_behind(dataloader: Any) -> Any:
+        return dataloader.dataset.rows
+
+    # -- log ---------------------------------------------------------------------------------------------------------
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Complete a line of the log with what the meter knows."""
+        if "loss" in logs:
+            report = self.meter.close_window(self._sum_over_processes, self.args.device)
+            logs["loss"] = report.loss
+            logs["tokens_per_second"] = round(report.tokens_per_second, 2)
+            logs["padded_tokens_per_second"] = round(report.padded_tokens_per_second, 2)
+            logs["data_wait_share"] = round(report.data_wait_share, 4)
+            logs["total_tokens"] = self.meter.real_tokens
+        super().log(logs, start_time)
+
+    def _sum_over_processes(self, values: Tensor) -> Tensor:
+        if self.accelerator.num_processes == 1:
+            return values
+        summed: Tensor = self.accelerator.reduce(values, reduction="sum")
+        return summed
+
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+
+    def restore(self, point: ResumePoint) -> None:
+        """Go on counting where a checkpoint left off; `train(resume_from_checkpoint)` brings the weights back."""
+        states = load_run_state(point)["meters"]
+        self.meter.load_state(states[self._ranks.rank])
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        """Write a checkpoint beside its place and rename it when it is whole."""
+        started = time.perf_counter()
+        final = checkpoint_path(self.args.output_dir, self.state.global_step)
+        staging = staging_path(final)
+        self.store_flos()
+        if self.args.should_save:
+            start_checkpoint(final)
+        self.accelerator.wait_for_everyone()
+        self._note_best(final.name)
+        self.save_model(str(staging), _internal_call=True)
+        if not self.args.save_only_model:
+            self._save_optimizer_and_scheduler(str(staging))
+            self._save_scaler(str(staging))
+            self._save_rng_state(str(staging))
+        meters = self._gather_meter_states()
+        if self.args.should_save:
+            self._note_callback_states()
+            self.state.save_to_json(str(staging / "trainer_state.json"))
+            write_json_atomic(staging / RUN_STATE, {"meters": meters})
+        self.accelerator.wait_for_everyone()
+        if self.args.should_save:
+            finish_checkpoint(
+                final,
+                run_id=self.plan.run_id,
+                step=self.state.global_step,
+                order=self.plan.order,
+                is_resumable=not self.args.save_only_model,
+            )
+            rotate_checkpoints(
+                self.args.output_dir,
+                self.plan.save_total_limit,
+                run_id=self.plan.run_id,
+                best=self.state.best_model_checkpoint,
+            )
+        self.accelerator.wait_for_everyone()
+        self.meter.add_pause(time.perf_counter() - started)
+
+    def _note_best(self, current: str) -> None:
+        if self.state.best_global_step:
+            best = checkpoint_path(self.args.output_dir, self.state.best_global_step)
+            if best.name == current or best.is_dir():
+                self.state.best_model_checkpoint = str(best)
+
+    def _note_callback_states(self) -> None:
+        """Put the states of callbacks that have one (early stopping) where `TrainerState` saves them."""
+        states: dict[str, Any] = {}
+        for callback in [*self.callback_handler.callbacks, self.control]:
+            if isinstance(callback, ExportableState):
+                states.setdefault(type(callback).__name__, []).append(callback.state())
+        self.state.stateful_callbacks = states
+
+    def _gather_meter_states(self) -> list[dict[str, Any]]:
+        own = self.meter.state()
+        if self.accelerator.num_processes == 1:
+            return [own]
+        states: list[Any] = [None] * self.accelerator.num_processes
+        torch.distributed.all_gather_object(states, own)
+        return states
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        """Write the model or adapter and the tokenizer with its template, and nothing that has to be unpickled."""
+        if not self.args.should_save:
+            return
+        place = output_dir or self.args.output_dir
+        self.accelerator.unwrap_model(self.model).save_pretrained(place, state_dict=state_dict)
+        if self.processing_class is not None:
+            self.processing_class.save_pretrained(place)
