@@ -8,12 +8,9 @@ import importlib
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from tunesmith.runtime.logging import wants_colour
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 def show_text(text: str = "", *, end: str = "\n") -> None:
@@ -50,6 +47,7 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
             show_text("\n".join(f"  {column}: {cell}" for column, cell in zip(columns, row, strict=True)))
             show_text()
         return
+    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, show_lines=True, title_justify="left")
@@ -57,15 +55,11 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    build_console().print(table)
-
-
-def build_console() -> "Console":
-    """Return a rich console on standard output; rich itself honours NO_COLOR and dumb terminals."""
-    from rich.console import Console
-
     # Markup and emoji codes off: what is shown is what was written, brackets included.
-    return Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
+    console = Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
+    with console.capture() as capture:  # rich itself crashes on characters that the console lacks
+        console.print(table)
+    show_text(capture.get(), end="")
 
 
 def is_interactive() -> bool:

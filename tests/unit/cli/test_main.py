@@ -1,0 +1,188 @@
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+
+from tunesmith.cli.main import COMMANDS, NOT_YET, Command, main
+from tunesmith.errors import (
+    CheckpointError,
+    ConfigError,
+    ConfigProblem,
+    DataError,
+    MissingDependencyError,
+    ModelError,
+    TrainingError,
+    TunesmithError,
+)
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """Install a command `probe` whose `run` is given by the test."""
+
+    def install(run):
+        module = types.ModuleType("probe_command")
+        module.HELP = "usage: tunesmith probe"
+        module.run = run
+        monkeypatch.setitem(sys.modules, "probe_command", module)
+        monkeypatch.setitem(COMMANDS, "probe", Command("probe_command", "for a test"))
+
+    return install
+
+
+@pytest.mark.parametrize("words", [[], ["help"], ["-h"], ["--help"]])
+def test_help_lists_every_command(capsys, words):
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    for name, entry in COMMANDS.items():
+        assert f"  {name} " in text
+        assert entry.summary in text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_every_command_has_help_with_its_usage(capsys, name, flag):
+    assert main([name, flag]) == 0
+    assert f"usage: tunesmith {name}" in capsys.readouterr().out
+
+
+def test_an_unknown_command_exits_with_2_and_names_the_nearest(capsys):
+    assert main(["trian", "run.yaml"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: There is no command 'trian'. Nearest: train")
+
+
+def test_a_command_like_no_other_lists_all(capsys):
+    assert main(["zzzz"]) == 2
+    assert f"There is no command 'zzzz'. Commands: {', '.join(COMMANDS)}." in capsys.readouterr().err
+
+
+def test_a_file_in_the_place_of_the_command_says_how_to_train_with_it(capsys):
+    assert main(["run.yaml"]) == 2
+    assert "tunesmith train run.yaml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", NOT_YET)
+def test_commands_of_llamafactory_that_are_missing_are_known_and_refused(capsys, name):
+    assert main([name]) == 2
+    error = capsys.readouterr().err
+    assert f"{name!r} is known, not supported yet" in error
+    assert "use `tunesmith" in error
+
+
+def test_arguments_reach_the_command_as_they_are(command):
+    seen = []
+    command(lambda arguments: seen.append(list(arguments)) or 0)
+    assert main(["probe", "a b", "--key", "x y"]) == 0
+    assert seen == [["a b", "--key", "x y"]]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (TunesmithError("text"), 1),
+        (ConfigError("text"), 2),
+        (DataError("text"), 3),
+        (ModelError("text"), 4),
+        (CheckpointError("text"), 5),
+        (TrainingError("text"), 6),
+        (MissingDependencyError("text"), 7),
+    ],
+)
+def test_an_error_is_shown_without_a_traceback_and_has_its_exit_code(capsys, command, error, code):
+    def fail(arguments):
+        raise error
+
+    command(fail)
+    assert main(["probe"]) == code
+    assert capsys.readouterr().err == "error: text\n"
+
+
+def test_all_problems_of_a_configuration_are_shown(capsys, command):
+    def fail(arguments):
+        raise ConfigError([ConfigProblem("run.yaml:3", "first"), ConfigProblem("--seed", "second")])
+
+    command(fail)
+    assert main(["probe"]) == 2
+    assert capsys.readouterr().err == "error: run.yaml:3: first\n--seed: second\n"
+
+
+def test_a_defect_keeps_its_traceback(command):
+    def fail(arguments):
+        raise ZeroDivisionError
+
+    command(fail)
+    with pytest.raises(ZeroDivisionError):
+        main(["probe"])
+
+
+def test_an_interruption_exits_with_130(capsys, command):
+    def interrupt(arguments):
+        raise KeyboardInterrupt
+
+    command(interrupt)
+    assert main(["probe"]) == 130
+    assert capsys.readouterr().err == "error: interrupted\n"
+
+
+@pytest.mark.parametrize("flag", ["version", "--version", "-v"])
+def test_the_version_is_printed(capsys, flag):
+    assert main([flag]) == 0
+    assert capsys.readouterr().out == "tunesmith 0.1.0\n"
+
+
+def test_the_environment_is_printed_one_fact_per_line(capsys):
+    assert main(["env"]) == 0
+    facts = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
+    assert facts["tunesmith"] == "0.1.0"
+    assert facts["torch"].startswith("2.")
+    assert facts["processors"].split()[0].replace(".", "").isdigit()
+    assert {"transformers", "peft", "memory free", "python"} <= facts.keys()
+
+
+def test_a_package_that_is_absent_is_said_to_be(monkeypatch, capsys):
+    from tunesmith.cli.commands import env
+
+    monkeypatch.setattr(env, "OPTIONAL_PACKAGES", ("no-such-package",))
+    assert main(["env"]) == 0
+    assert "no-such-package: not installed\n" in capsys.readouterr().out
+
+
+HEAVY = ("torch", "transformers", "numpy", "datasets", "peft", "rich")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "words", [["--help"], ["version"], ["train", "--help"], ["config", "check", "{file}"]], ids=" ".join
+)
+def test_quick_commands_load_nothing_heavy_and_take_less_than_half_a_second(tmp_path, words):
+    file = tmp_path / "run.yaml"
+    file.write_text("learning_rat: 1e-4\n")
+    words = [word.format(file=file) for word in words]
+    script = (
+        "import sys, time; from tunesmith.cli.main import main; main(sys.argv[1:]); "
+        f"loaded = [name for name in {HEAVY!r} if name in sys.modules]; "
+        "print('LOADED', loaded, 'SECONDS', time.process_time())"
+    )
+    seconds = []
+    for _ in range(3):
+        finished = subprocess.run(
+            [sys.executable, "-c", script, *words], capture_output=True, text=True, check=True, env=os.environ
+        )
+        summary = finished.stdout.splitlines()[-1]
+        assert summary.startswith("LOADED [] ")
+        seconds.append(float(summary.split()[-1]))  # of the processor: others may be busy on this machine
+    assert min(seconds) < 0.5
+
+
+@pytest.mark.processes
+def test_a_reader_that_leaves_early_causes_no_noise():
+    script = "import sys; from tunesmith.cli.main import main; sys.exit(main(['--help']))"
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    _, error = process.communicate(timeout=30), process.stderr
+    assert process.returncode == 1
+    assert error.closed or error.read() == b""

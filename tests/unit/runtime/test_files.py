@@ -1,0 +1,82 @@
+import json
+
+import pytest
+
+from tunesmith.runtime.files import atomic_directory, file_digest, write_json_atomic, write_text_atomic
+
+
+def test_text_is_written_as_utf8_into_a_new_folder(tmp_path):
+    file = tmp_path / "new" / "text.txt"
+    write_text_atomic(file, "你好\n")
+    assert file.read_bytes() == b"\xe4\xbd\xa0\xe5\xa5\xbd\n"
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_json_keeps_characters_readable(tmp_path):
+    file = tmp_path / "value.json"
+    write_json_atomic(file, {"name": "你"})
+    assert file.read_text(encoding="utf-8") == '{\n  "name": "你"\n}\n'
+    assert json.loads(file.read_text(encoding="utf-8")) == {"name": "你"}
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path):
+    file = tmp_path / "text.txt"
+    file.write_text("old")
+    with pytest.raises(UnicodeEncodeError):
+        write_text_atomic(file, "half \ud800 a character")
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_folder_appears_when_the_block_ends(tmp_path):
+    final = tmp_path / "deep" / "folder"
+    with atomic_directory(final) as place:
+        (place / "sub").mkdir()
+        (place / "sub" / "file").write_text("content")
+        (place / "link").symlink_to("sub/file")
+        assert not final.exists()
+    assert (final / "sub" / "file").read_text() == "content"
+    assert (final / "link").read_text() == "content"
+    assert [entry.name for entry in final.parent.iterdir()] == ["folder"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_folder_does_not_exist_when_the_block_fails(tmp_path, error):
+    def fill_half() -> None:
+        with atomic_directory(tmp_path / "folder") as place:
+            (place / "file").write_text("half")
+            raise error
+
+    with pytest.raises(error):
+        fill_half()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_folder_is_refused_before_any_work(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(FileExistsError, match="exists already"), atomic_directory(tmp_path / "folder"):
+        pytest.fail("the block must not run")
+
+
+def test_a_folder_that_appears_meanwhile_is_not_overwritten(tmp_path):
+    final = tmp_path / "folder"
+    with pytest.raises(FileExistsError, match="exists already"), atomic_directory(final):
+        final.mkdir()
+    assert list(tmp_path.iterdir()) == [final]
+
+
+def test_an_existing_folder_is_replaced_whole_when_asked(tmp_path):
+    final = tmp_path / "folder"
+    final.mkdir()
+    (final / "old").write_text("old")
+    with atomic_directory(final, overwrite=True) as place:
+        (place / "new").write_text("new")
+        assert (final / "old").read_text() == "old"
+    assert [entry.name for entry in final.iterdir()] == ["new"]
+    assert list(tmp_path.iterdir()) == [final]
+
+
+def test_the_digest_is_the_sha256_of_the_bytes(tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(b"abc")
+    assert file_digest(file) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -1,0 +1,76 @@
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tunesmith.runtime.memory import (
+    available_memory_bytes,
+    cpu_quota,
+    peak_process_memory_bytes,
+    process_memory_bytes,
+)
+
+MEBIBYTE = 2**20
+
+
+def write_cgroup(folder: Path, **files: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("_", ".", 1)).write_text(text + "\n")
+
+
+@pytest.fixture
+def cgroups(tmp_path):
+    write_cgroup(tmp_path / "cgroup")
+    (tmp_path / "own").write_text("0::/outer/inner\n")
+    return tmp_path / "cgroup"
+
+
+def test_this_process_holds_some_memory_and_held_at_least_as_much_at_its_peak():
+    now = process_memory_bytes()
+    assert now > 5 * MEBIBYTE
+    assert peak_process_memory_bytes() >= 0.9 * now  # the two are counted at different moments
+
+
+def test_peak_memory_is_in_bytes():
+    block = bytearray(64 * MEBIBYTE)
+    block[::4096] = b"x" * len(block[::4096])
+    assert peak_process_memory_bytes() > 64 * MEBIBYTE
+
+
+def test_without_a_container_the_machine_decides(tmp_path):
+    free = available_memory_bytes(tmp_path / "none", tmp_path / "none")
+    assert free == pytest.approx(psutil.virtual_memory().available, rel=0.2)
+
+
+def test_a_container_limit_counts_its_file_cache_as_free(cgroups):
+    write_cgroup(
+        cgroups / "outer",
+        memory_max=str(100 * MEBIBYTE),
+        memory_current=str(60 * MEBIBYTE),
+        memory_stat=f"anon 1\ninactive_file {25 * MEBIBYTE}",
+    )
+    # 100 - 60 + 25
+    assert available_memory_bytes(cgroups, cgroups.parent / "own") == 65 * MEBIBYTE
+
+
+def test_the_tightest_of_nested_containers_decides(cgroups):
+    write_cgroup(cgroups / "outer", memory_max=str(100 * MEBIBYTE), memory_current=str(10 * MEBIBYTE))
+    write_cgroup(cgroups / "outer" / "inner", memory_max=str(30 * MEBIBYTE), memory_current=str(10 * MEBIBYTE))
+    assert available_memory_bytes(cgroups, cgroups.parent / "own") == 20 * MEBIBYTE
+
+
+def test_an_unlimited_container_changes_nothing(cgroups):
+    write_cgroup(cgroups / "outer", memory_max="max", memory_current="5", cpu_max="max 100000")
+    assert available_memory_bytes(cgroups, cgroups.parent / "own") > 100 * MEBIBYTE
+    assert cpu_quota(cgroups, cgroups.parent / "own") == cpu_quota(cgroups / "none", cgroups / "none")
+
+
+def test_a_processor_quota_may_be_a_fraction(cgroups):
+    write_cgroup(cgroups / "outer", cpu_max="50000 100000")
+    assert cpu_quota(cgroups, cgroups.parent / "own") == 0.5
+
+
+def test_the_quota_is_never_more_than_the_processors(cgroups):
+    write_cgroup(cgroups / "outer", cpu_max="100000000 100000")
+    assert cpu_quota(cgroups, cgroups.parent / "own") <= psutil.cpu_count()
