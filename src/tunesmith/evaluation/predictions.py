@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -13,6 +13,8 @@ from tunesmith.errors import DataError
 from tunesmith.evaluation.text_metrics import score_texts
 from tunesmith.inference.base import GenerationOptions, TextGenerator
 from tunesmith.runtime.files import write_text_atomic
+
+_Item = TypeVar("_Item")
 
 FILE_NAME = "generated_predictions.jsonl"
 
@@ -122,10 +124,18 @@ def _process_of_this() -> tuple[int, int]:
 
 
 def _gather_in_order(lines: list[dict[str, str]], num_processes: int) -> list[dict[str, str]]:
-    """Collect the lines of all processes. Process p holds rows p, p + n, p + 2n ..., so they interleave."""
+    """Collect the lines of all processes, in the order of the rows."""
     if num_processes == 1:
         return lines
     shares: list[list[dict[str, str]]] = [[] for _ in range(num_processes)]
     torch.distributed.all_gather_object(shares, lines)
+    return interleave(shares)
+
+
+def interleave(shares: Sequence[Sequence[_Item]]) -> list[_Item]:
+    """Undo dealing out: process p of n holds the items p, p + n, p + 2n ...
+
+    [[a, d], [b, e], [c]] -> [a, b, c, d, e]
+    """
     rounds = max(map(len, shares))
     return [share[number] for number in range(rounds) for share in shares if number < len(share)]

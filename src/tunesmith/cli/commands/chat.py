@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
 
     words = expand_model_arguments(arguments, positional=("model_name_or_path",), flags=_FLAGS)
     source, overrides = parse_command_line(words)
-    config = load_config(source, overrides)
+    config = load_config(source, overrides, purpose="generate")
     from tunesmith.inference.conversation import ChatSession
     from tunesmith.inference.load import load_generator
 

@@ -33,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
 
     words = expand_model_arguments(arguments, positional=("model_name_or_path", "export_dir"), flags=_FLAGS)
     source, overrides = parse_command_line(words)
-    config = load_config(source, overrides)
+    config = load_config(source, overrides, purpose="export")
     from tunesmith.export.merge import export_model
 
     report = export_model(config)

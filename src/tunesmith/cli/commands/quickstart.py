@@ -31,7 +31,7 @@ def run(arguments: Sequence[str]) -> int:
 
     words = expand_recipe(["quickstart", *arguments])
     source, overrides = parse_command_line(words)
-    config = load_config(source, overrides)
+    config = load_config(source, overrides, purpose="train")
     from tunesmith.training.launch import launch
 
     before = _answer_questions(_without_training(config))

@@ -31,7 +31,7 @@ def run(arguments: Sequence[str]) -> int:
 
     words = expand_recipe(arguments)
     source, overrides = parse_command_line(words)
-    config = load_config(source, overrides)
+    config = load_config(source, overrides, purpose="train")
     from tunesmith.training.launch import launch
 
     return launch(config, words)
