@@ -20,7 +20,7 @@ class AdapterConfig:
     finetuning_type: FinetuningType = "lora"
     """What is trained: `lora` a small adapter beside frozen weights, `freeze` a few whole layers, `full` every weight.
 
-    `lora` fits most jobs and machines. `full` needs optimizer memory of about 12 bytes per weight and learns the most."""
+    `lora` fits most jobs and machines. `full` learns the most and needs about 12 bytes per weight more."""
 
     adapter_name_or_path: tuple[PathText, ...] = ()
     """Adapters to start from, in order; all but the last are merged into the weights.
@@ -30,7 +30,7 @@ class AdapterConfig:
     create_new_adapter: bool = False
     """Merge every adapter of `adapter_name_or_path` and train a new one.
 
-    For a second stage on top of the first. The result needs the same adapters again, or an export of the merged model."""
+    For a second stage on top of the first. The result needs the same adapters again, or an export of the merge."""
 
     lora_rank: PositiveInt = 8
     """Inner dimension of the LoRA matrices.
@@ -48,9 +48,10 @@ class AdapterConfig:
     0.05 to 0.1 can help on small data sets. Costs a little speed."""
 
     lora_target: tuple[str, ...] = ("all",)
-    """Modules that get an adapter: names such as `q_proj`, `all` or `all-linear`, or a group `<family>_mlp`, `<family>_attn`.
+    """Modules that get an adapter: names such as `q_proj`, `all`, `all-linear`, or a group such as `qwen2_mlp`.
 
-    `all` learns best for its size. Fewer targets train fewer weights and a little faster. A name that the model does
+    `all` learns best for its size. The groups `<family>_mlp` and `<family>_attn` and single names train fewer weights,
+    a little faster. A name that the model does
     not have is an error that lists what it has."""
 
     additional_target: tuple[str, ...] = ()
@@ -77,10 +78,10 @@ class AdapterConfig:
     """Learning rate of adapters on embeddings under LoRA+."""
 
     freeze_trainable_layers: int = 2
-    """With `finetuning_type: freeze`, number of layers that are trained: the last ones, or the first ones when negative."""
+    """With `finetuning_type: freeze`, number of layers that are trained: the last ones, or the first when negative."""
 
     freeze_trainable_modules: tuple[str, ...] = ("all",)
-    """With `finetuning_type: freeze`, modules inside these layers that are trained, such as `mlp`; `all` trains them whole."""
+    """With `finetuning_type: freeze`, modules of these layers that are trained, such as `mlp`; `all` is the whole."""
 
     freeze_extra_modules: tuple[str, ...] = ()
-    """With `finetuning_type: freeze`, modules outside the layers that are trained as well, such as `embed_tokens,norm`."""
+    """With `finetuning_type: freeze`, modules outside the layers that are trained too, such as `embed_tokens,norm`."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
+from tunesmith.config.objective import STAGES
 from tunesmith.config.run_config import Origin, RunConfig
 from tunesmith.config.settings import GROUPS, all_settings
 from tunesmith.config.settle import Settled
@@ -24,7 +25,7 @@ def build_run_config(settled: Settled, implied_stage: tuple[str, Origin]) -> Run
     """
     values, origins = dict(settled.values), dict(settled.origins)
     stage, origin = implied_stage
-    if "stage" not in values and stage in ("pt", "sft"):
+    if "stage" not in values and stage in STAGES:
         values["stage"], origins["stage"] = stage, origin
     for key, value, reason in _implied_values(values):
         if key not in values:

@@ -1,9 +1,12 @@
 """A light look at data set entries: their keys, nested ones too. Rows are looked at when they are read."""
 
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from tunesmith.config.suggestions import render_suggestion
 
+CATALOGUE_FILE = "dataset_info.json"
 ENTRY_KEYS = (
     "hf_hub_url",
     "ms_hub_url",
@@ -34,7 +37,6 @@ COLUMN_KEYS = (
     "chosen",
     "rejected",
     "kto_tag",
-    "text",
 )
 TAG_KEYS = (
     "role_tag",
@@ -48,27 +50,56 @@ TAG_KEYS = (
 _NESTED = {"columns": COLUMN_KEYS, "tags": TAG_KEYS}
 
 
-def check_entries(catalogue: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Yield the place and a message for every key that means nothing.
+class CatalogueError(ValueError):
+    """A catalogue file cannot be read."""
+
+
+def read_catalogue(folder: Path) -> list[str]:
+    """Return the names of the data sets that a folder's catalogue lists; none when it has no catalogue.
+
+    Raises:
+        CatalogueError: The file is there and is not a JSON object.
+    """
+    path = folder / CATALOGUE_FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise CatalogueError(f"the catalogue {path} cannot be read as JSON: {error}.") from error
+    if not isinstance(content, dict):
+        raise CatalogueError(f"the catalogue {path} has to map names to descriptions of data sets.")
+    return list(content)
+
+
+def is_path_of_rows(name: str, folder: Path) -> bool:
+    """Return whether a name is no name but a file or folder of rows, from here or from the catalogue's folder."""
+    return Path(name).exists() or (folder / name).exists()
+
+
+def check_entries(catalogue: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the path to and a message about every key that means nothing.
 
     Args:
         catalogue: Data set entries by name, as in `dataset_info.json`.
     """
     for name, entry in catalogue.items():
         if not isinstance(entry, Mapping):
-            yield name, "has to be a mapping such as {file_name: rows.jsonl}."
+            yield (name,), "has to be a mapping such as {file_name: rows.jsonl}."
             continue
-        yield from _unknown(name, entry, ENTRY_KEYS)
+        yield from _unknown((name,), entry, ENTRY_KEYS)
         for part, known in _NESTED.items():
             inner = entry.get(part)
             if isinstance(inner, Mapping):
-                yield from _unknown(f"{name}.{part}", inner, known)
+                yield from _unknown((name, part), inner, known)
             elif inner is not None:
-                yield f"{name}.{part}", f"has to be a mapping with keys from {', '.join(known)}."
+                yield (name, part), f"has to be a mapping with keys from {', '.join(known)}."
 
 
-def _unknown(place: str, entry: Mapping[str, object], known: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _unknown(
+    path: tuple[str, ...], entry: Mapping[str, object], known: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], str]]:
     for key in entry:
         if key not in known:
             hint = render_suggestion(key, known) or f" Known are {', '.join(known)}."
-            yield f"{place}.{key}", f"is not a key of a data set.{hint}"
+            yield (*path, key), f"is not a key of a data set.{hint}"

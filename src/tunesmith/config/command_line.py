@@ -43,7 +43,7 @@ def parse_overrides(words: Sequence[str]) -> tuple[list[Entry], list[ConfigProbl
         elif flag:
             _take_flag(flag[1].replace("-", "_"), rest, entries, problems)
         elif assignment:
-            entries.append(_entry(assignment[1], PlainText(assignment[2]), f"{assignment[1]}="))
+            entries.append(_entry(assignment[1], PlainText(assignment[2]), f"{assignment[1]}=..."))
         else:
             problems.append(_stray(word))
     return entries, problems

@@ -16,7 +16,7 @@ class DataConfig:
     """Which rows are trained on and how they become tokens and labels."""
 
     dataset: tuple[str, ...] = ()
-    """Names of the data sets to train on, as they stand in `dataset_info.json`. Several are joined one after the other."""
+    """Names of the data sets to train on, from `dataset_info.json`. Several are joined one after the other."""
 
     eval_dataset: tuple[str, ...] = ()
     """Names of the data sets to evaluate on. Use `val_size` instead to hold back a part of `dataset`."""
@@ -77,7 +77,7 @@ class DataConfig:
     mask_history: bool = False
     """Learn only the last answer of each conversation.
 
-    When earlier answers are of lower quality. When a row is too long its first turns are dropped instead of its last."""
+    When earlier answers are of lower quality. Of a row that is too long, the first turns are then dropped."""
 
     ignore_pad_token_for_loss: bool = True
     """Leave padding out of the loss. The only value that is supported is true: padding is never learnt."""

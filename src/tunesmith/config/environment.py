@@ -11,7 +11,7 @@ from tunesmith.config.suggestions import render_suggestion
 from tunesmith.errors import ConfigProblem
 
 PREFIX = "TUNESMITH_"
-RESERVED = frozenset({"TUNESMITH_ASSETS", "TUNESMITH_LOG_LEVEL"})
+RESERVED = frozenset({"TUNESMITH_ASSETS", "TUNESMITH_MODEL_FILE"})
 """Variables of this product that are not settings of a run."""
 
 
@@ -29,6 +29,6 @@ def read_environment(environ: Mapping[str, str]) -> tuple[list[Entry], list[Conf
         if key in all_settings() or key in known_keys():
             entries.append(Entry(key, PlainText(text), Origin("environment", name)))
         else:
-            hint = render_suggestion(key, all_settings()).replace(key, key)
-            problems.append(ConfigProblem(name, f"there is no setting `{key}`.{hint} Unset the variable."))
+            hint = render_suggestion(name, [f"{PREFIX}{known.upper()}" for known in all_settings()])
+            problems.append(ConfigProblem(name, f"there is no setting `{key}`.{hint} Unset or rename the variable."))
     return entries, problems

@@ -111,6 +111,8 @@ class _YamlReader:
         self.loader.flatten_mapping(node)  # resolves `<<: *anchor`; own keys come last and win
         values: dict[str, object] = {}
         for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise yaml.MarkedYAMLError(problem="a key has to be a single word", problem_mark=key_node.start_mark)
             key = str(key_node.value)
             self.lines[(*path, key)] = key_node.start_mark.line + 1
             values[key] = self.convert(value_node, (*path, key))

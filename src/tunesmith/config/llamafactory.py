@@ -31,8 +31,8 @@ _SWITCHES_BY_FEATURE: Mapping[str, str] = {
     "SwanLab beyond `report_to: swanlab`": "use_swanlab",
     "LLaMA Pro": "use_llama_pro",
     "other loss functions": "use_dft_loss use_asft_loss use_eaft_loss",
-    "Megatron and HyperParallel": "use_mca use_megatron_bridge use_hyper_parallel sequence_parallel use_packed_sequences"
-    " export_hf_on_finish",
+    "Megatron and HyperParallel": "use_mca use_megatron_bridge use_hyper_parallel sequence_parallel"
+    " use_packed_sequences export_hf_on_finish",
     "profiling": "enable_torch_profiler",
     "FP8": "fp8 fp8_enable_fsdp_float8_all_gather",
     "evaluation in another number type": "bf16_full_eval fp16_full_eval",

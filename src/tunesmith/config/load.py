@@ -1,4 +1,4 @@
-"""The way of every setting: file, stage section, environment, command line, and then the rules. All problems at once."""
+"""The way of every setting: file, stage section, environment, command line, then the rules. All problems at once."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,8 @@ from tunesmith.config.entries import Entry
 from tunesmith.config.environment import read_environment
 from tunesmith.config.files import Document, read_document
 from tunesmith.config.machine import find_machine
-from tunesmith.config.rules import Purpose, find_problems
+from tunesmith.config.objective import STAGES
+from tunesmith.config.rules import Purpose, Question, find_problems, find_purpose
 from tunesmith.config.run_config import Origin, RunConfig
 from tunesmith.config.sections import choose_stage, split_sections
 from tunesmith.config.settle import settle_entries
@@ -59,10 +60,11 @@ def load_config(
     problems += settled.problems
     for name, entries in sections.items():
         if name != chosen:
-            problems += settle_entries(entries, only_names=name not in ("pt", "sft")).problems
+            problems += settle_entries(entries, only_names=name not in STAGES).problems
 
     config = build_run_config(settled, implied_stage=_implied(chosen, document))
-    problems += find_problems(config, purpose, settled.broken, find_machine(environ))
+    purpose = find_purpose(config) if purpose == "auto" else purpose
+    problems += find_problems(Question(config, purpose, find_machine(environ), settled.places), settled.broken)
     if problems:
         raise ConfigError(_in_order(problems))
     return config

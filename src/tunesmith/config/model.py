@@ -38,7 +38,7 @@ class ModelConfig:
     trust_remote_code: bool = False
     """Run Python code that comes with the model.
 
-    Needed only for architectures that transformers does not have. The code can do anything that you can: read it first."""
+    Needed only for architectures that transformers does not have. It can do anything that you can: read it first."""
 
     use_fast_tokenizer: bool = True
     """Use the Rust implementation of the tokenizer.

@@ -1,11 +1,13 @@
 """Settings of what is learnt."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from tunesmith.config.constraints import FractionBelowOne, NonNegativeFloat, PositiveInt
 
 Stage = Literal["pt", "sft"]
+STAGES: tuple[str, ...] = get_args(Stage)
+"""Stages that can be run."""
 
 
 @dataclass(frozen=True, kw_only=True)

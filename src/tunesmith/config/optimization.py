@@ -103,7 +103,7 @@ class OptimizationSettings:
     """How slowly the running mean of the gradient follows."""
 
     adam_beta2: FractionBelowOne = 0.999
-    """How slowly the running mean of the squared gradient follows. 0.95 is usual for pre-training with large batches."""
+    """How slowly the running mean of the squared gradient follows. 0.95 is usual for pre-training."""
 
     adam_epsilon: PositiveFloat = 1e-8
     """Added to the denominator of an Adam step, so that it is never 0."""
@@ -112,7 +112,7 @@ class OptimizationSettings:
     """Gradients longer than this are shortened to it. 0 never shortens."""
 
     neftune_noise_alpha: PositiveFloat | None = None
-    """Strength of random noise on the embeddings in training (NEFTune). 5 to 15 can make short-data chat models livelier."""
+    """Strength of random noise on the embeddings in training (NEFTune). 5 to 15 can help chat models on little data."""
 
     bf16: bool | None = None
     """Compute in bfloat16 under autocast.

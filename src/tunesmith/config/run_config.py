@@ -64,6 +64,22 @@ class RunConfig:
         """Return where the value of a setting came from."""
         return self.origins.get(key, Origin("default"))
 
+    def notes(self) -> tuple[str, ...]:
+        """Return what a user may not expect of settings that are allowed together, for the plan."""
+        notes: list[str] = []
+        if self.data.max_samples is not None and self.packs:
+            notes.append(
+                f"`max_samples: {self.data.max_samples}` caps the rows of each data set first; then they are packed."
+            )
+        if self.training.max_steps > 0 and self.origin("num_train_epochs").is_set:
+            notes.append(f"`max_steps: {self.training.max_steps}` decides the length; `num_train_epochs` is not used.")
+        return tuple(notes)
+
+    @property
+    def packs(self) -> bool:
+        """Whether rows are packed: as `packing` says, and by default for plain text alone."""
+        return self.objective.stage == "pt" if self.data.packing is None else self.data.packing
+
     def to_flat(self) -> dict[str, object]:
         """Return what is needed to run this again, by flat key: set or changed values, no secrets, lists for tuples."""
         flat: dict[str, object] = {}
@@ -79,8 +95,13 @@ class RunConfig:
         flat = self.to_flat()
         paragraphs = []
         for group in GROUPS:
-            part = {key: value for key, value in flat.items() if all_settings()[key].group == group}
+            part = {key: _readable(value) for key, value in flat.items() if all_settings()[key].group == group}
             if part:
                 text = yaml.safe_dump(part, sort_keys=False, allow_unicode=True, width=100)
                 paragraphs.append(f"### {group}\n{text}")
         return "\n".join(paragraphs)
+
+
+def _readable(value: object) -> object:
+    """Write `500` for the number 500.0; settings that take fractions read it back as the same number."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

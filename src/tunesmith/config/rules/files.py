@@ -1,10 +1,9 @@
 """Rules about files: the model, the catalogue of data sets and the output folder."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
-from tunesmith.config.catalogue import check_entries
+from tunesmith.config.catalogue import CATALOGUE_FILE, CatalogueError, check_entries, is_path_of_rows, read_catalogue
 from tunesmith.config.rules.registry import Finding, Question, rule
 from tunesmith.config.suggestions import render_suggestion
 
@@ -90,43 +89,42 @@ def rows_are_named(question: Question) -> Iterator[Finding]:
 @rule("read", "train", "generate", "export")
 def inline_catalogue_is_sound(question: Question) -> Iterator[Finding]:
     """Entries of an inline catalogue have known keys only."""
-    for place, message in check_entries(question.config.data.dataset_info or {}):
-        yield Finding(("dataset_info",), f"`dataset_info.{place}` {message}")
+    for path, message in check_entries(question.config.data.dataset_info or {}):
+        yield Finding(("dataset_info",), f"`{'.'.join(('dataset_info', *path))}` {message}", path)
 
 
 @rule("train")
 def data_sets_are_in_the_catalogue(question: Question) -> Iterator[Finding]:
-    """Names of data sets are looked up before anything is loaded."""
+    """Names of data sets are looked up before anything is loaded: in the catalogue, then as paths."""
     data = question.config.data
-    asked = {key: names for key in ("dataset", "eval_dataset") if (names := question.config.value(key))}
-    if not asked:
+    if not (data.dataset or data.eval_dataset):
         return
-    catalogue: Mapping[str, object] | None = data.dataset_info
-    source = "`dataset_info`"
-    if catalogue is None:
-        path = Path(data.dataset_dir) / "dataset_info.json"
-        source = str(path)
-        try:
-            catalogue = json.loads(path.read_text(encoding="utf-8"))
-        except OSError:
-            yield Finding(
-                ("dataset_dir", *asked),
-                f"the catalogue {path} cannot be read; set `dataset_dir` to the folder that "
-                "holds dataset_info.json, or write `dataset_info:` into the configuration.",
-            )
-            return
-        except ValueError as error:
-            yield Finding(("dataset_dir", *asked), f"the catalogue {path} is not JSON: {error}.")
-            return
-    if not isinstance(catalogue, Mapping):
-        yield Finding(("dataset_dir", *asked), f"the catalogue {source} has to map names to descriptions.")
+    if data.dataset_dir == "ONLINE" or data.dataset_dir.startswith("REMOTE:"):
+        message = (
+            f"{question.cite('dataset_dir')}: catalogues on a hub are known, but not supported yet; name a folder."
+        )
+        yield Finding(("dataset_dir",), message)
         return
-    for key, names in asked.items():
-        for name in names if isinstance(names, tuple) else ():
-            if name not in catalogue:
-                hint = render_suggestion(name, catalogue, count=3)
-                hint = hint or f" It has {', '.join(sorted(catalogue)[:10]) or 'none'}."
-                yield Finding((key,), f"`{key}` has '{name}', which is not in {source}.{hint}")
+    try:
+        listed = read_catalogue(Path(data.dataset_dir))
+    except CatalogueError as error:
+        yield Finding(("dataset_dir", "dataset", "eval_dataset"), str(error))
+        return
+    known = [*listed, *(data.dataset_info or {})]
+    for key, names in (("dataset", data.dataset), ("eval_dataset", data.eval_dataset)):
+        for name in names:
+            if name not in known and not is_path_of_rows(name, Path(data.dataset_dir)):
+                yield Finding((key,), f"`{key}` has '{name}', {_say_what_is_known(name, known, data.dataset_dir)}")
+
+
+def _say_what_is_known(name: str, known: list[str], folder: str) -> str:
+    if not known:
+        return (
+            f"which is no file, and there is no catalogue {Path(folder) / CATALOGUE_FILE} to look it up in; set "
+            "`dataset_dir` to the folder that holds one, or write `dataset_info:` into the configuration."
+        )
+    hint = render_suggestion(name, known, count=3) or f" Known are {', '.join(known[:10])}."
+    return f"which is neither in the catalogue ({Path(folder) / CATALOGUE_FILE}, `dataset_info`) nor a file.{hint}"
 
 
 @rule("train")

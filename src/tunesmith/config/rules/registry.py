@@ -1,7 +1,7 @@
 """The list of rules and how they are asked."""
 
-from collections.abc import Callable, Iterator, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
 from typing import Literal
 
 from tunesmith.config.coercion import render_value
@@ -9,6 +9,7 @@ from tunesmith.config.machine import Machine
 from tunesmith.config.run_config import RunConfig
 from tunesmith.errors import ConfigProblem
 
+Places = Mapping[str, Mapping[tuple[str, ...], str]]
 Purpose = Literal["auto", "train", "generate", "export", "read"]
 
 
@@ -19,6 +20,8 @@ class Question:
     config: RunConfig
     purpose: Purpose
     machine: Machine
+    places: Places = field(default_factory=dict)
+    """Where the inner parts of nested values stand, by key and path."""
 
     def is_set(self, key: str) -> bool:
         """Return whether somebody wrote this key."""
@@ -40,6 +43,9 @@ class Finding:
 
     message: str
 
+    path: tuple[str, ...] = ()
+    """Place inside a nested value of the first key; empty for the value as a whole."""
+
 
 Rule = Callable[[Question], Iterator[Finding]]
 
@@ -58,16 +64,13 @@ def rule(*purposes: Purpose) -> Callable[[Rule], Rule]:
     return register
 
 
-def find_problems(config: RunConfig, purpose: Purpose, broken: Set[str], machine: Machine) -> Iterator[ConfigProblem]:
+def find_problems(question: Question, broken: Set[str]) -> Iterator[ConfigProblem]:
     """Ask every rule that applies.
 
     Args:
-        config: Settings, with defaults in place of values that could not be understood.
-        purpose: What the settings are for; `auto` finds out.
+        question: Settings, with defaults in place of values that could not be understood.
         broken: Keys with such values; findings about them are left out.
-        machine: What is known about this machine.
     """
-    question = Question(config, find_purpose(config) if purpose == "auto" else purpose, machine)
     for function, purposes in RULES:
         if question.purpose not in purposes:
             continue
@@ -89,6 +92,9 @@ def _render(question: Question, finding: Finding) -> ConfigProblem:
     written = [key for key in finding.keys if question.is_set(key)]
     if not written:
         return ConfigProblem(finding.keys[0], finding.message)
+    if finding.path:
+        inner = question.places.get(finding.keys[0], {})
+        return ConfigProblem(inner.get(finding.path, question.config.origin(finding.keys[0]).where), finding.message)
     first, *others = (question.config.origin(key).where for key in written)
     elsewhere = ", ".join(dict.fromkeys(place for place in others if place != first))
     return ConfigProblem(first, f"{finding.message} (see {elsewhere})" if elsewhere else finding.message)
