@@ -1,0 +1,71 @@
+"""What the pages show is what the program does: commands, settings, files and Python."""
+
+import ast
+import re
+
+import pytest
+
+from tests.docs.markdown import PAGES, blocks, links, shell_commands
+from tests.house.places import ROOT, name_of
+from tunesmith.cli.main import COMMANDS, NOT_YET
+from tunesmith.config import load_config, parse_command_line
+
+COMMANDS_OF_US = [(place, words) for place, words in shell_commands() if words[0] in ("tunesmith", "llamafactory-cli")]
+TRAIN_COMMANDS = [(place, words[2:]) for place, words in COMMANDS_OF_US if words[1:2] == ["train"]]
+MAKE_COMMANDS = [(place, words[1:]) for place, words in shell_commands() if words[0] == "make"]
+INLINE = re.compile(r"`(?:tunesmith|llamafactory-cli) ([a-z]+)[^`]*`")
+
+
+def by_place(cases):
+    return {"argvalues": cases, "ids": [place for place, _ in cases]}
+
+
+def test_the_pages_show_something_to_run():
+    assert TRAIN_COMMANDS
+    assert MAKE_COMMANDS
+    assert blocks("yaml")
+    assert blocks("python")
+
+
+@pytest.mark.parametrize(("place", "words"), **by_place(COMMANDS_OF_US))
+def test_a_command_in_a_block_exists(place, words):
+    assert words[1] in COMMANDS or words[1].startswith("-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_command_in_the_text_exists_or_is_said_to_be_missing(page):
+    for name in INLINE.findall(page.read_text(encoding="utf-8")):
+        assert name in COMMANDS or name in NOT_YET
+
+
+@pytest.mark.parametrize(("place", "words"), **by_place(TRAIN_COMMANDS))
+def test_the_settings_of_a_train_command_are_read(place, words):
+    source, overrides = parse_command_line(words)
+    load_config({} if source else None, overrides, purpose="read", environ={})
+
+
+@pytest.mark.parametrize("block", blocks("yaml"), ids=str)
+def test_a_configuration_is_read(block, tmp_path):
+    file = tmp_path / "run.yaml"
+    file.write_text(block.text, encoding="utf-8")
+    load_config(file, purpose="read", environ={})
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def test_python_can_be_compiled(block):
+    ast.parse(block.text)
+
+
+@pytest.mark.parametrize(("place", "words"), **by_place(MAKE_COMMANDS))
+def test_a_make_target_exists(place, words):
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for word in words:
+        if "=" in word:
+            assert f"{word.partition('=')[0]} ?=" in makefile
+        else:
+            assert re.search(rf"^{word}:", makefile, re.MULTILINE), word
+
+
+def test_links_lead_to_files():
+    missing = [f"{name_of(page)}: {target}" for page, target in links() if not (page.parent / target).exists()]
+    assert missing == []
