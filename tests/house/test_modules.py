@@ -2,7 +2,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.house.places import ALL_PYTHON, PACKAGE, SOURCES, name_of
+from tests.house.places import ALL_PYTHON, SOURCES, name_of
 
 LONGEST_FILE = 400
 DRAWERS = {"utils", "util", "misc", "helper", "helpers", "common", "core", "extras", "lib"}
