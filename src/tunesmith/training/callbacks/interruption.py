@@ -44,15 +44,19 @@ class Interruption(TrainerCallback):  # type: ignore[misc]
         if not self._agree(self._is_asked) or state.global_step >= state.max_steps:
             return
         self.step = state.global_step
+        # An evaluation that is due now still runs, or the log of the resumed run would lack it.
         control.should_save = True
-        control.should_evaluate = False
         control.should_training_stop = True
 
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Do not evaluate or save again: Trainer calls this also when it stops in the middle of an epoch."""
-        if self.step is not None:
+        """Tell a true end of an epoch from a stop in the middle of it: Trainer calls this in both cases."""
+        if self.step is None:
+            return
+        if float(state.epoch or 0.0).is_integer():
+            control.should_save = True  # again, with what the evaluation of the epoch found
+        else:
             control.should_evaluate = False
             control.should_save = False
 

@@ -1,0 +1,135 @@
+"""The settings of a run as `transformers.Seq2SeqTrainingArguments`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from transformers import Seq2SeqTrainingArguments
+
+from tunesmith.config import RunConfig
+
+PASSED_ON: Mapping[str, tuple[str, ...]] = {
+    "training": (
+        "output_dir",
+        "do_train",
+        "do_eval",
+        "do_predict",
+        "num_train_epochs",
+        "max_steps",
+        "use_cpu",
+        "per_device_train_batch_size",
+        "gradient_accumulation_steps",
+        "learning_rate",
+        "lr_scheduler_type",
+        "lr_scheduler_kwargs",
+        "warmup_steps",
+        "optim",
+        "optim_args",
+        "weight_decay",
+        "adam_beta1",
+        "adam_beta2",
+        "adam_epsilon",
+        "max_grad_norm",
+        "neftune_noise_alpha",
+        "tf32",
+        "torch_compile",
+        "torch_compile_backend",
+        "torch_compile_mode",
+        "seed",
+        "data_seed",
+        "full_determinism",
+        "save_strategy",
+        "save_steps",
+        "save_only_model",
+        "per_device_eval_batch_size",
+        "eval_strategy",
+        "eval_steps",
+        "eval_delay",
+        "eval_on_start",
+        "load_best_model_at_end",
+        "metric_for_best_model",
+        "greater_is_better",
+        "predict_with_generate",
+        "logging_steps",
+        "logging_first_step",
+        "run_name",
+        "project",
+    ),
+    "loading": (
+        "dataloader_num_workers",
+        "dataloader_pin_memory",
+        "dataloader_prefetch_factor",
+        "dataloader_persistent_workers",
+        "dataloader_drop_last",
+    ),
+    "distributed": (
+        "ddp_timeout",
+        "ddp_find_unused_parameters",
+        "ddp_backend",
+        "ddp_bucket_cap_mb",
+        "ddp_broadcast_buffers",
+    ),
+}
+"""Settings that transformers knows by the same name and acts on as they are."""
+
+USED_ELSEWHERE: Mapping[str, Mapping[str, str]] = {
+    "training": {
+        "warmup_ratio": "here, as warmup_steps below 1",
+        "bf16": "models.precision decides",
+        "fp16": "models.precision decides",
+        "pure_bf16": "models.precision decides",
+        "overwrite_output_dir": "a configuration rule",
+        "save_total_limit": "training.checkpoints",
+        "resume_from_checkpoint": "training.resume",
+        "early_stopping_steps": "training.assembly, and metric_for_best_model here",
+        "compute_accuracy": "training.assembly",
+        "report_to": "here, as a list",
+        "logging_dir": "training.assembly",
+        "plot_loss": "training.results",
+        "include_effective_tokens_per_second": "training.results",
+        "callbacks": "training.assembly",
+        "sample_steps": "training.callbacks.samples",
+        "sample_prompts": "training.callbacks.samples",
+    },
+    "loading": {
+        "padding_free": "training.layout",
+        "preprocessing_num_workers": "data.pipeline",
+        "preprocessing_batch_size": "data.pipeline",
+        "overwrite_cache": "data.pipeline",
+        "dataset_cache_dir": "data.pipeline",
+        "train_sampling_strategy": "training.assembly",
+        "group_by_length": "training.assembly",
+        "disable_shuffling": "training.assembly",
+    },
+    "distributed": {},
+}
+"""Where each of the other settings of these groups takes effect."""
+
+
+def build_training_arguments(config: RunConfig, autocast_dtype: torch.dtype | None) -> Seq2SeqTrainingArguments:
+    """Return what transformers' Trainer is configured with.
+
+    Args:
+        config: Checked settings.
+        autocast_dtype: Number format of the forward pass where it differs from that of the trained weights.
+    """
+    options: dict[str, Any] = {
+        name: getattr(getattr(config, group), name) for group, names in PASSED_ON.items() for name in names
+    }
+    training = config.training
+    if training.warmup_ratio is not None:
+        options["warmup_steps"] = training.warmup_ratio
+    if training.early_stopping_steps is not None and training.metric_for_best_model is None:
+        options["metric_for_best_model"] = "loss"
+    return Seq2SeqTrainingArguments(
+        **options,
+        bf16=autocast_dtype is torch.bfloat16,
+        fp16=autocast_dtype is torch.float16,
+        report_to=list(training.report_to),
+        # Off because it is done here: bars and printed dictionaries by monitoring/, bad numbers by the guard (the
+        # filter hides them from the log), columns by the collator, random order by the samplers.
+        disable_tqdm=True,
+        logging_nan_inf_filter=False,
+        remove_unused_columns=False,
+        restore_callback_states_from_checkpoint=True,
+    )

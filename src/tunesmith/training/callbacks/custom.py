@@ -1,0 +1,51 @@
+"""Callbacks of the user: `callbacks: package.module:Class`."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from transformers import TrainerCallback
+
+from tunesmith.errors import ConfigError
+
+
+def load_callbacks(names: Sequence[str]) -> list[TrainerCallback]:
+    """Import and create the user's callbacks, in order.
+
+    Modules are looked for in the working directory too, so that a file beside the configuration will do.
+
+    Args:
+        names: `package.module:Class`; each class is created without arguments.
+
+    Raises:
+        ConfigError: A module or class is not there, or is no `transformers.TrainerCallback`.
+    """
+    return [_load(name) for name in names]
+
+
+def _load(name: str) -> TrainerCallback:
+    module_name, _, class_name = name.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"callbacks: there is no module {error.name!r}, which {name!r} needs. "
+            f"Looked in {here} and in the installed packages."
+        ) from error
+    found = vars(module).get(class_name)
+    if not (isinstance(found, type) and issubclass(found, TrainerCallback)):
+        known = [
+            key
+            for key, value in vars(module).items()
+            if isinstance(value, type) and issubclass(value, TrainerCallback) and value is not TrainerCallback
+        ]
+        there = "nothing of that name" if found is None else f"a {type(found).__name__}, not a callback class"
+        raise ConfigError(
+            f"callbacks: {name!r} names {there} in {module_name}. It must be a subclass of transformers.TrainerCallback"
+            f" that takes no arguments; the module has: {', '.join(known) or 'none'}."
+        )
+    return found()

@@ -1,0 +1,91 @@
+"""A picture of a run: `training_loss.png`, drawn from its log, so that an interrupted run has one too."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tunesmith.runtime.optional import require
+from tunesmith.training.monitoring.log import LOG_FILE, read_log
+
+logger = logging.getLogger(__name__)
+
+PLOT_FILE = "training_loss.png"
+_BLUE, _ORANGE, _GREEN, _GREY = "#1f5fa8", "#d9730d", "#2e8b57", "#9db7d5"
+_HALF_LIFE_SHARE = 0.04
+"""Half-life of the smoothing, as a share of the points of a run."""
+
+
+def plot_run(output_dir: str | Path) -> Path | None:
+    """Draw the log of a run, and return the picture, or `None` where nothing was logged yet."""
+    folder = Path(output_dir)
+    log = folder / LOG_FILE
+    lines = read_log(log) if log.exists() else []
+    if not any("loss" in line for line in lines):
+        logger.warning("no picture was drawn: %s holds no training loss (logging_steps may be too large)", log)
+        return None
+    figure = _draw(lines)
+    target = folder / PLOT_FILE
+    figure.savefig(target, dpi=150)
+    return target
+
+
+def _draw(lines: Sequence[Mapping[str, Any]]) -> Any:
+    # Figure instead of pyplot: pyplot keeps every figure alive and asks for a display.
+    matplotlib = require("matplotlib.figure", extra="plot", purpose="draw the picture that plot_loss asks for")
+    figure = matplotlib.Figure(figsize=(9, 6.5), layout="constrained")
+    loss_axes, rate_axes = figure.subplots(2, 1, sharex=True, height_ratios=[2.4, 1])
+    _draw_losses(loss_axes, lines)
+    _draw_rate_and_norm(rate_axes, lines)
+    figure.suptitle("Training", fontsize=12)
+    return figure
+
+
+def _draw_losses(axes: Any, lines: Sequence[Mapping[str, Any]]) -> None:
+    steps, losses = _series(lines, "loss")
+    marker = "o" if len(steps) == 1 else None
+    axes.plot(steps, losses, color=_GREY, linewidth=1, marker=marker, label="loss")
+    if len(steps) > 2:
+        axes.plot(steps, smooth(losses), color=_BLUE, linewidth=2, label="loss, smoothed")
+    names = sorted({key for line in lines for key in line if key.startswith("eval_") and key.endswith("loss")})
+    for name, colour in zip(names, [_ORANGE, _GREEN, "#8e44ad", "#444444"] * len(names), strict=False):
+        eval_steps, values = _series(lines, name)
+        axes.plot(
+            eval_steps, values, color=colour, marker="o", markersize=4, linewidth=1.5, label=name.replace("_", " ")
+        )
+    axes.set_ylabel("loss per token (nats)")
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+
+
+def _draw_rate_and_norm(axes: Any, lines: Sequence[Mapping[str, Any]]) -> None:
+    steps, rates = _series(lines, "lr")
+    handles = axes.plot(steps, rates, color=_BLUE, linewidth=1.5, label="learning rate")
+    axes.set_ylabel("learning rate", color=_BLUE)
+    axes.set_xlabel("step")
+    axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
+    axes.grid(alpha=0.3)
+    norm_steps, norms = _series(lines, "grad_norm")
+    if norm_steps:
+        norm_axes = axes.twinx()
+        handles += norm_axes.plot(norm_steps, norms, color=_ORANGE, linewidth=1, alpha=0.8, label="gradient norm")
+        norm_axes.set_ylabel("gradient norm", color=_ORANGE)
+        norm_axes.set_ylim(bottom=0)
+    axes.legend(handles=handles, frameon=False, loc="upper right")
+
+
+def _series(lines: Sequence[Mapping[str, Any]], key: str) -> tuple[list[int], list[float]]:
+    pairs = [(int(line["current_steps"]), float(line[key])) for line in lines if line.get(key) is not None]
+    return [step for step, _ in pairs], [value for _, value in pairs]
+
+
+def smooth(values: Sequence[float]) -> list[float]:
+    """Return the exponential moving average, corrected for its start as Adam's moments are."""
+    keep = 0.5 ** (1 / max(1.0, _HALF_LIFE_SHARE * len(values)))
+    smoothed: list[float] = []
+    average = weight = 0.0
+    for value in values:
+        average = keep * average + (1 - keep) * value
+        weight = keep * weight + (1 - keep)
+        smoothed.append(average / weight)
+    return smoothed

@@ -1,0 +1,90 @@
+"""The progress of a run for a person: a bar on a terminal, plain lines anywhere else."""
+
+import logging
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from tqdm import tqdm
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from tunesmith.training.monitoring.meter import RunMeter
+
+logger = logging.getLogger(__name__)
+
+
+class Progress(TrainerCallback):  # type: ignore[misc]
+    """Shows step, loss, tokens per second and the time left; each evaluation gets a line of its own."""
+
+    def __init__(self, meter: RunMeter, *, is_terminal: bool | None = None) -> None:
+        self._meter = meter
+        self._is_terminal = sys.stderr.isatty() if is_terminal is None else is_terminal
+        self._bar: Any = None
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Draw the bar, from the step that training starts from."""
+        if state.is_world_process_zero and self._is_terminal:
+            self._bar = tqdm(
+                total=state.max_steps, initial=state.global_step, unit="step", dynamic_ncols=True, desc="train"
+            )
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Move the bar on."""
+        if self._bar is not None:
+            self._bar.update(state.global_step - self._bar.n)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Show the newest numbers: beside the bar, or as a line."""
+        if not state.is_world_process_zero or not logs:
+            return
+        if "loss" in logs:
+            if self._bar is not None:
+                self._bar.set_postfix_str(
+                    f"loss {logs['loss']:.4f}, {logs.get('tokens_per_second', 0.0):,.0f} tokens/s", refresh=False
+                )
+            else:
+                logger.info("%s", render_step(state, logs))
+            return
+        measured = {key: value for key, value in logs.items() if key.startswith("eval_") and _is_worth_showing(key)}
+        if measured:
+            numbers = ", ".join(f"{key} {value:.4f}" for key, value in measured.items())
+            logger.info("step %d: %s", state.global_step, numbers)
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Leave the bar as it stands."""
+        self.close()
+
+    def close(self) -> None:
+        """Take the bar off, also when a run ends by an error."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+def _is_worth_showing(key: str) -> bool:
+    return not key.endswith(("runtime", "per_second"))
+
+
+def render_step(state: TrainerState, logs: Mapping[str, Any]) -> str:
+    """Return the line of a logging step."""
+    parts = [f"step {state.global_step}/{state.max_steps}", f"loss {logs['loss']:.4f}"]
+    if "learning_rate" in logs:
+        parts.append(f"lr {logs['learning_rate']:.2e}")
+    if "grad_norm" in logs:
+        parts.append(f"grad norm {logs['grad_norm']:.2f}")
+    if "tokens_per_second" in logs:
+        parts.append(f"{logs['tokens_per_second']:,.0f} tokens/s")
+    if "epoch" in logs:
+        parts.append(f"epoch {logs['epoch']:.2f}")
+    return "  ".join(parts)
