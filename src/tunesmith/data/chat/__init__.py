@@ -1,0 +1,8 @@
+"""Conversations as text: our templates, the tokenizer's own, and which part of the text is an answer."""
+
+from tunesmith.data.chat.catalog import template_names
+from tunesmith.data.chat.render import RenderingRefusedError
+from tunesmith.data.chat.resolve import resolve_template
+from tunesmith.data.chat.template import ChatTemplate, Segment
+
+__all__ = ["ChatTemplate", "RenderingRefusedError", "Segment", "resolve_template", "template_names"]

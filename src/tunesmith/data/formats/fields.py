@@ -1,0 +1,69 @@
+"""Reading the fields of a raw row, and the reasons for which a row cannot be used."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tunesmith.data.records import Dropped
+
+FillText = Callable[[str], str]
+"""Puts the words of `row_variables` into a text."""
+
+
+class UnusableRowError(Exception):
+    """The row cannot become a record; caught where formats are built and turned into `Dropped`."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason)
+        self.dropped = Dropped(reason, detail)
+
+
+def wrong_type(field: str, expected: str, found: object) -> UnusableRowError:
+    """Return the error for a field of the wrong type, naming field, what is expected and what is there."""
+    shown = repr(found)
+    shown = shown if len(shown) <= 60 else shown[:57] + "..."
+    return UnusableRowError("wrong type", f"{field}: expected {expected}, found {_type_name(found)} ({shown})")
+
+
+def _type_name(value: object) -> str:
+    names = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "an object", str: "text"}
+    return "nothing" if value is None else names.get(type(value), type(value).__name__)
+
+
+def read_text(values: Mapping[str, Any], column: str | None) -> str:
+    """Return the text of a column; empty where there is no such column or it holds nothing."""
+    if column is None:
+        return ""
+    value = values.get(column)
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    raise wrong_type(column, "text", value)
+
+
+def read_list(values: Mapping[str, Any], column: str | None) -> Sequence[Any]:
+    """Return the list of a column; empty where there is no such column or it holds nothing."""
+    value = None if column is None else values.get(column)
+    if value is None:
+        return ()
+    if isinstance(value, list | tuple):
+        return value
+    raise wrong_type(column or "", "a list", value)
+
+
+def build_fill(variables: Sequence[tuple[str, str]]) -> FillText:
+    """Return a function that replaces `{{name}}` by the word given for it.
+
+    Names that are not given stay as they are: double braces are ordinary text in code and templates. What is filled in
+    is not searched again.
+    """
+    if not variables:
+        return _unchanged
+    words = dict(variables)
+    pattern = re.compile(r"\{\{\s*(" + "|".join(map(re.escape, words)) + r")\s*\}\}")
+    return lambda text: pattern.sub(lambda match: words[match[1]], text) if "{{" in text else text
+
+
+def _unchanged(text: str) -> str:
+    return text

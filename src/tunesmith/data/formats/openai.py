@@ -1,0 +1,79 @@
+"""OpenAI messages: roles, contents, tool calls, and optionally a weight per answer.
+
+{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]}
+-> user "Hi", assistant "Hello"
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tunesmith.data.formats.fields import FillText, UnusableRowError, read_list, read_text, wrong_type
+from tunesmith.data.formats.tools import convert_tool_call, parse_tool_calls, read_tools
+from tunesmith.data.formats.turns import build_conversation
+from tunesmith.data.records import Conversation, Message, ToolCall
+from tunesmith.data.sources.dataset_spec import DatasetSpec, Tags
+
+
+def convert_openai(values: Mapping[str, Any], spec: DatasetSpec, fill: FillText) -> Conversation:
+    """Return the conversation of a row; contents are taken over to the letter."""
+    columns = spec.columns
+    turns = [
+        _convert_message(message, f"{columns.messages}[{place}]", spec.tags, fill)
+        for place, message in enumerate(read_list(values, columns.messages))
+    ]
+    if columns.system is not None and (not turns or turns[0].role != "system"):
+        turns.insert(0, Message("system", fill(read_text(values, columns.system))))
+    return build_conversation(turns, read_tools(values, columns.tools))
+
+
+def _convert_message(message: object, field: str, tags: Tags, fill: FillText) -> Message:
+    if not isinstance(message, Mapping):
+        raise wrong_type(field, "an object", message)
+    role = message.get(tags.role_tag)
+    calls = _read_calls(message, field)
+    content = fill(_read_content(message.get(tags.content_tag), f"{field}.{tags.content_tag}", optional=bool(calls)))
+    if role == tags.user_tag:
+        return Message("user", content)
+    if role == tags.assistant_tag:
+        return Message("assistant", content, calls, _read_weight(message.get("weight"), f"{field}.weight"))
+    if role in (tags.system_tag, "developer"):
+        return Message("system", content)
+    if role == tags.observation_tag:
+        return Message("tool", content)
+    if role == tags.function_tag:  # a call written as the content of a message of its own
+        return Message("assistant", "", calls or parse_tool_calls(content, field))
+    raise UnusableRowError("unknown role", f"{field}.{tags.role_tag} is {role!r}")
+
+
+def _read_content(content: object, field: str, *, optional: bool) -> str:
+    if isinstance(content, str):
+        return content
+    if content is None and optional:
+        return ""
+    if isinstance(content, Sequence):
+        return "".join(_read_part(part, f"{field}[{place}]") for place, part in enumerate(content))
+    raise wrong_type(field, "text", content)
+
+
+def _read_part(part: object, field: str) -> str:
+    if not isinstance(part, Mapping):
+        raise wrong_type(field, "an object with a type", part)
+    if part.get("type") != "text":
+        raise UnusableRowError("media is not supported yet", f"{field} is of type {part.get('type')!r}")
+    text = part.get("text")
+    if not isinstance(text, str):
+        raise wrong_type(f"{field}.text", "text", text)
+    return text
+
+
+def _read_calls(message: Mapping[str, Any], field: str) -> tuple[ToolCall, ...]:
+    calls = read_list(message, "tool_calls")
+    return tuple(convert_tool_call(call, f"{field}.tool_calls[{place}]") for place, call in enumerate(calls))
+
+
+def _read_weight(weight: object, field: str) -> bool | None:
+    if weight is None:
+        return None
+    if weight not in (0, 1):
+        raise wrong_type(field, "0 or 1", weight)
+    return bool(weight)

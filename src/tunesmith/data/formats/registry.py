@@ -1,0 +1,51 @@
+"""Which formats there are and what each gives to each stage: a new format is one file and one line here."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tunesmith.data.formats.alpaca import convert_alpaca, convert_alpaca_document
+from tunesmith.data.formats.fields import FillText, UnusableRowError, build_fill
+from tunesmith.data.formats.openai import convert_openai
+from tunesmith.data.formats.sharegpt import convert_sharegpt
+from tunesmith.data.formats.text import convert_text
+from tunesmith.data.records import Dropped, Record
+from tunesmith.data.sources.dataset_spec import DatasetSpec
+from tunesmith.errors import DataError
+
+Convert = Callable[[Mapping[str, Any], DatasetSpec, FillText], Record]
+
+FORMATS: Mapping[tuple[str, str], Convert] = {
+    ("alpaca", "pt"): convert_alpaca_document,
+    ("alpaca", "sft"): convert_alpaca,
+    ("openai", "sft"): convert_openai,
+    ("sharegpt", "sft"): convert_sharegpt,
+    ("text", "pt"): convert_text,
+}
+"""Converters by format and stage."""
+
+
+def build_format(spec: DatasetSpec, stage: str) -> Callable[[Mapping[str, Any]], Record | Dropped]:
+    """Return the function that turns a raw row of a data set into a record, or says why it cannot.
+
+    Raises:
+        DataError: The format gives nothing that this stage could learn from.
+    """
+    if spec.ranking:
+        raise DataError(f"data set {spec.name!r} holds rankings (ranking: true), and stage {stage} learns from answers")
+    convert = FORMATS.get((spec.formatting, stage))
+    if convert is None:
+        stages = [known_stage for formatting, known_stage in FORMATS if formatting == spec.formatting]
+        formats = [formatting for formatting, known_stage in FORMATS if known_stage == stage]
+        raise DataError(
+            f"data set {spec.name!r} is of format {spec.formatting}, which serves stage {' or '.join(stages)}; "
+            f"stage {stage} takes {' or '.join(formats)}"
+        )
+    fill = build_fill(spec.row_variables)
+
+    def convert_row(values: Mapping[str, Any]) -> Record | Dropped:
+        try:
+            return convert(values, spec, fill)
+        except UnusableRowError as unusable:
+            return unusable.dropped
+
+    return convert_row

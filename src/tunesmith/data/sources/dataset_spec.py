@@ -1,0 +1,204 @@
+"""What one entry of a `dataset_info.json` says, checked and complete."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+
+from tunesmith.errors import DataError
+
+Formatting = Literal["alpaca", "sharegpt", "openai", "text"]
+Names = TypeVar("Names", "Columns", "Tags")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Which column of a row holds what. Nothing: the row has no such thing."""
+
+    prompt: str | None = None
+    query: str | None = None
+    response: str | None = None
+    history: str | None = None
+    messages: str | None = None
+    system: str | None = None
+    tools: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tags:
+    """How a message says who speaks and what is said."""
+
+    role_tag: str
+    content_tag: str
+    user_tag: str
+    assistant_tag: str
+    observation_tag: str
+    function_tag: str
+    system_tag: str
+
+
+DEFAULT_COLUMNS: Mapping[Formatting, Columns] = {
+    "alpaca": Columns(prompt="instruction", query="input", response="output"),
+    "sharegpt": Columns(messages="conversations"),
+    "openai": Columns(messages="messages", tools="tools"),
+    "text": Columns(prompt="text"),
+}
+
+_SHAREGPT_TAGS = Tags(
+    role_tag="from",
+    content_tag="value",
+    user_tag="human",
+    assistant_tag="gpt",
+    observation_tag="observation",
+    function_tag="function_call",
+    system_tag="system",
+)
+_OPENAI_TAGS = Tags(
+    role_tag="role",
+    content_tag="content",
+    user_tag="user",
+    assistant_tag="assistant",
+    observation_tag="tool",
+    function_tag="function",
+    system_tag="system",
+)
+DEFAULT_TAGS: Mapping[Formatting, Tags] = {
+    "alpaca": _SHAREGPT_TAGS,
+    "sharegpt": _SHAREGPT_TAGS,
+    "openai": _OPENAI_TAGS,
+    "text": _SHAREGPT_TAGS,
+}
+
+_LATER_COLUMNS = ("images", "videos", "audios", "chosen", "rejected", "kto_tag")
+_LATER_KEYS = ("hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name", "subset", "folder")
+_KEYS: Mapping[str, type] = {
+    "file_name": str,
+    "formatting": str,
+    "ranking": bool,
+    "num_samples": int,
+    "split": str,
+    "columns": Mapping,
+    "tags": Mapping,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetSpec:
+    """One data set: where its rows are and how they are read."""
+
+    name: str
+    files: tuple[Path, ...]
+    formatting: Formatting = "alpaca"
+    columns: Columns = DEFAULT_COLUMNS["alpaca"]
+    tags: Tags = DEFAULT_TAGS["alpaca"]
+    ranking: bool = False
+    num_samples: int | None = None
+    """Use exactly so many rows, drawn at random; rows repeat when there are fewer."""
+
+    first_row: int = 0
+    last_row: int | None = None
+    """Half-open range of rows over all files that `split` selects."""
+
+    row_variables: tuple[tuple[str, str], ...] = field(default=())
+    """Words that are filled into `{{name}}` places of the rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetEntry:
+    """An entry of a catalogue whose keys and types have been checked; files are not looked at yet."""
+
+    name: str
+    file_name: str | None
+    formatting: Formatting
+    columns: Columns
+    tags: Tags
+    ranking: bool
+    num_samples: int | None
+    split: str
+    later_keys: tuple[str, ...]
+    """Keys in use that this version cannot follow. Refused when the entry is used, not when it is only listed."""
+
+
+def parse_entry(name: str, raw: object, place: str) -> DatasetEntry:
+    """Check one entry of a catalogue.
+
+    Args:
+        name: Name of the data set.
+        raw: What stands in the file.
+        place: Where it stands, for messages.
+
+    Raises:
+        DataError: All problems of the entry: unknown keys with the nearest known one, wrong types, unknown formats.
+    """
+    where = f"{place}, data set {name!r}"
+    if not isinstance(raw, Mapping):
+        raise DataError(f"{where}: expected an object with file_name, columns ..., found {type(raw).__name__}")
+    problems = _unknown_keys(raw, (*_KEYS, *_LATER_KEYS))
+    problems += [
+        f"{key} is {raw[key]!r}; expected {_type_name(expected)}"
+        for key, expected in _KEYS.items()
+        if raw.get(key) is not None and not _has_type(raw[key], expected)
+    ]
+    if problems:
+        raise DataError(f"{where}: " + "; ".join(problems))
+    formatting = raw.get("formatting") or "alpaca"
+    if formatting not in get_args(Formatting):
+        near = get_close_matches(formatting, get_args(Formatting), n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise DataError(f"{where}: formatting is {formatting!r}{hint}; known: {', '.join(get_args(Formatting))}")
+    num_samples = raw.get("num_samples")
+    if num_samples is not None and num_samples < 1:
+        raise DataError(f"{where}: num_samples is {num_samples}; it must be 1 or more")
+    columns = raw.get("columns") or {}
+    later = [key for key in _LATER_KEYS if raw.get(key)]
+    later += [f"columns.{key}" for key in _LATER_COLUMNS if columns.get(key)]
+    known_columns = {key: value for key, value in columns.items() if key not in _LATER_COLUMNS}
+    return DatasetEntry(
+        name=name,
+        file_name=raw.get("file_name"),
+        formatting=formatting,
+        columns=_merged(DEFAULT_COLUMNS[formatting], known_columns, f"{where}, columns", _LATER_COLUMNS),
+        tags=_merged(DEFAULT_TAGS[formatting], raw.get("tags") or {}, f"{where}, tags"),
+        ranking=bool(raw.get("ranking", False)),
+        num_samples=num_samples,
+        split=raw.get("split") or "train",
+        later_keys=tuple(later),
+    )
+
+
+def _merged(defaults: Names, given: Mapping[str, Any], where: str, also_known: tuple[str, ...] = ()) -> Names:
+    """Return the defaults with what is given put over them; LLaMA-Factory empties the rest instead."""
+    names = tuple(field.name for field in fields(defaults))
+    problems = _unknown_keys(given, (*names, *also_known))
+    optional = isinstance(defaults, Columns)
+    problems += [
+        f"{key} is {value!r}; expected the name of a column as text"
+        for key, value in given.items()
+        if key in names and not (isinstance(value, str) or (value is None and optional))
+    ]
+    if problems:
+        raise DataError(f"{where}: " + "; ".join(problems))
+    values = {name: getattr(defaults, name) for name in names}
+    return type(defaults)(**{**values, **given})
+
+
+def _unknown_keys(given: Mapping[str, Any], known: tuple[str, ...]) -> list[str]:
+    problems = []
+    for key in given:
+        if key in known:
+            continue
+        near = get_close_matches(str(key), known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+        problems.append(f"unknown key {key!r} ({hint})")
+    return problems
+
+
+def _has_type(value: object, expected: type) -> bool:
+    if expected is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, expected)
+
+
+def _type_name(expected: type) -> str:
+    return {str: "text", bool: "true or false", int: "a whole number", Mapping: "an object"}[expected]

@@ -1,0 +1,232 @@
+"""Text pieces of a row to token ids, such that a prompt has exactly the ids that serving sends.
+
+Two ways, both with the border between prompt and answer always between two tokens:
+
+`ApartEncoder` tokenises every piece by itself, in large batches. That is right, and fastest, for tokenizers that treat
+a text the same wherever it stands (byte-level BPE: GPT-2, Qwen, Llama 3; also Gemma).
+
+`TogetherEncoder` tokenises the row in one go and finds the borders by offsets. It is for tokenizers that put a space
+before a text or swallow the space around a special token (Llama 2, Phi 3), where pieces by themselves come out
+differently. Where one token reaches over a border, the row is split there.
+
+`needs_whole_rows` finds out which one a tokenizer and a template need.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import NamedTuple, Protocol
+
+from transformers import PreTrainedTokenizerBase
+
+Offsets = Sequence[tuple[int, int]]
+_SHORT_TEXT = 16
+_SHORT_TEXTS_KEPT = 4096
+_ANCHORS = ("\n", ",", "x", "。", "0")
+
+
+class PieceIds(NamedTuple):
+    """Tokens of one piece, each with the characters of the piece that it covers."""
+
+    ids: list[int]
+    offsets: Offsets
+
+
+class PieceEncoder(Protocol):
+    """Turns the pieces of rows into ids. Implementations can be pickled."""
+
+    def encode(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        """Return the ids of each piece of each row."""
+        ...
+
+    def locate(self, row: Sequence[str]) -> list[PieceIds]:
+        """Return ids and character offsets for each piece of one row."""
+        ...
+
+
+class ApartEncoder:
+    """Tokenises every piece by itself."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        self._short: dict[str, list[int]] = {"": []}
+
+    def encode(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        """See `PieceEncoder.encode`."""
+        short = self._short
+        texts = [piece for row in rows for piece in row if piece not in short]
+        encoded = _prepared(self._tokenizer).encode_batch_fast(texts, add_special_tokens=False)
+        ids = iter([encoding.ids for encoding in encoded])
+        result = [[short[piece] if piece in short else next(ids) for piece in row] for row in rows]
+        self._remember(texts, encoded)
+        return result
+
+    def _remember(self, texts: Sequence[str], encoded: Sequence[object]) -> None:
+        """Keep the ids of short texts: the newline after an end marker follows every answer."""
+        if len(self._short) >= _SHORT_TEXTS_KEPT:
+            return
+        for text, encoding in zip(texts, encoded, strict=True):
+            if len(text) <= _SHORT_TEXT:
+                self._short[text] = encoding.ids  # type: ignore[attr-defined]
+
+    def locate(self, row: Sequence[str]) -> list[PieceIds]:
+        """See `PieceEncoder.locate`."""
+        encoded = _prepared(self._tokenizer).encode_batch(list(row), add_special_tokens=False)
+        return [PieceIds(encoding.ids, encoding.offsets) for encoding in encoded]
+
+
+class TogetherEncoder:
+    """Tokenises every row in one go and finds the borders of its pieces by offsets."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        added = tokenizer.added_tokens_decoder
+        self._swallows_before = frozenset(number for number, token in added.items() if token.lstrip)
+        self._swallows_after = frozenset(number for number, token in added.items() if token.rstrip)
+
+    def encode(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        """See `PieceEncoder.encode`."""
+        texts = ["".join(row) for row in rows]
+        encoded = _prepared(self._tokenizer).encode_batch(texts, add_special_tokens=False)
+        return [
+            [piece.ids for piece in self._cut(row, text, PieceIds(encoding.ids, encoding.offsets))]
+            for row, text, encoding in zip(rows, texts, encoded, strict=True)
+        ]
+
+    def locate(self, row: Sequence[str]) -> list[PieceIds]:
+        """See `PieceEncoder.locate`."""
+        text = "".join(row)
+        return self._cut(row, text, self._encode_one(text))
+
+    def _encode_one(self, text: str) -> PieceIds:
+        encoding = _prepared(self._tokenizer).encode(text, add_special_tokens=False)
+        return PieceIds(encoding.ids, encoding.offsets)
+
+    def _cut(self, row: Sequence[str], text: str, tokens: PieceIds) -> list[PieceIds]:
+        """Cut the tokens of a row at the borders of its pieces, tokenising again where a token reaches over one."""
+        pieces: list[PieceIds] = []
+        base = 0  # the character of the row at which `tokens` begin
+        first = 0  # the first token that is not yet in a piece
+        for start, end in _borders(row):
+            border = end - base
+            last = self._token_border(tokens, border, text[base:])
+            if last is None:
+                left = self._continue(text[base:end], is_start=base == 0)
+                # Tokens before the one that reaches over are the same in the shorter text, so that `first` still holds.
+                pieces.append(_shifted(PieceIds(left.ids[first:], left.offsets[first:]), start - base))
+                tokens, base, first = self._continue(text[end:], is_start=False), end, 0
+                continue
+            pieces.append(_shifted(PieceIds(tokens.ids[first:last], tokens.offsets[first:last]), start - base))
+            first = last
+        return pieces
+
+    def _token_border(self, tokens: PieceIds, border: int, text: str) -> int | None:
+        """Return the number of tokens before a border, or nothing where a token reaches over it.
+
+        A token that swallowed space around it belongs to the side where its own text is.
+        """
+        if border >= len(text):
+            return len(tokens.ids)
+        place = bisect_left(tokens.offsets, (border, 0))
+        if place == 0:
+            return 0 if border == 0 else None
+        start, end = tokens.offsets[place - 1]
+        if end == border:
+            return place
+        token = tokens.ids[place - 1]
+        if end > border and token in self._swallows_before and text[start:border].isspace():
+            return place - 1
+        if end > border and token in self._swallows_after and text[border:end].isspace():
+            return place
+        return None  # over the border, or the space before it went into the next token
+
+    def _continue(self, text: str, *, is_start: bool) -> PieceIds:
+        """Tokenise text that stands after other text: without the space put before the start of a text.
+
+        Raises:
+            ValueError: Every anchor grows together with the text; no real tokenizer is known to do that.
+        """
+        if is_start or not text:
+            return self._encode_one(text)
+        for anchor in _ANCHORS:
+            alone = self._encode_one(anchor).ids
+            joined = self._encode_one(anchor + text)
+            size = len(alone)
+            if joined.ids[:size] == alone and joined.offsets[size - 1][1] == len(anchor):
+                return _shifted(PieceIds(joined.ids[size:], joined.offsets[size:]), len(anchor))
+        message = f"the tokenizer joins every kind of text with {text[:20]!r}"
+        raise ValueError(message)
+
+
+class SlowEncoder:
+    """For tokenizers without offsets: every piece is what the text up to its end adds to the text before it."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+
+    def encode(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        """See `PieceEncoder.encode`."""
+        return [self._encode_row(row) for row in rows]
+
+    def locate(self, row: Sequence[str]) -> list[PieceIds]:
+        """See `PieceEncoder.locate`; each token is said to cover the whole piece, so that nothing inside is cut."""
+        return [
+            PieceIds(ids, [(0, len(text))] * len(ids)) for ids, text in zip(self._encode_row(row), row, strict=True)
+        ]
+
+    def _encode_row(self, row: Sequence[str]) -> list[list[int]]:
+        pieces: list[list[int]] = []
+        before: list[int] = []
+        for text in accumulate(row):
+            until = self._tokenizer.encode(text, add_special_tokens=False)
+            if until[: len(before)] != before:  # a token reaches over the border: split there
+                until = before + self._after_newline(text, len(pieces), row)
+            pieces.append(until[len(before) :])
+            before = until
+        return pieces
+
+    def _after_newline(self, text: str, place: int, row: Sequence[str]) -> list[int]:
+        del text
+        anchor = self._tokenizer.encode("\n", add_special_tokens=False)
+        joined: list[int] = self._tokenizer.encode("\n" + row[place], add_special_tokens=False)
+        return joined[len(anchor) :]
+
+
+def build_piece_encoder(tokenizer: PreTrainedTokenizerBase, samples: Sequence[Sequence[str]]) -> PieceEncoder:
+    """Return the fastest encoder that is right for a tokenizer.
+
+    Args:
+        tokenizer: The tokenizer.
+        samples: Pieces of a few rows as the template makes them, on which the ways are compared.
+    """
+    if not tokenizer.is_fast:
+        return SlowEncoder(tokenizer)
+    return TogetherEncoder(tokenizer) if needs_whole_rows(tokenizer, samples) else ApartEncoder(tokenizer)
+
+
+def needs_whole_rows(tokenizer: PreTrainedTokenizerBase, samples: Sequence[Sequence[str]]) -> bool:
+    """Return whether pieces by themselves come out differently from pieces in their row."""
+    apart, together = ApartEncoder(tokenizer), TogetherEncoder(tokenizer)
+    return any(apart.encode([row]) != together.encode([row]) for row in samples)
+
+
+def _prepared(tokenizer: PreTrainedTokenizerBase):  # type: ignore[no-untyped-def]
+    """Return the tokenizer's engine, set to encode texts whole: files may switch on truncation or padding."""
+    engine = tokenizer.backend_tokenizer
+    engine.no_truncation()
+    engine.no_padding()
+    engine.encode_special_tokens = tokenizer.split_special_tokens
+    return engine
+
+
+def _borders(row: Sequence[str]) -> Iterable[tuple[int, int]]:
+    position = 0
+    for piece in row:
+        yield position, position + len(piece)
+        position += len(piece)
+
+
+def _shifted(piece: PieceIds, distance: int) -> PieceIds:
+    if distance == 0:
+        return piece
+    return PieceIds(piece.ids, [(start - distance, end - distance) for start, end in piece.offsets])
