@@ -1,0 +1,71 @@
+"""Raw rows to encoded rows, a chunk at a time: format, encode, count."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunesmith.data.account import Tally
+from tunesmith.data.formats.registry import build_format
+from tunesmith.data.loading.encoded import EncodedChunk, Place, build_chunk
+from tunesmith.data.records import Dropped, Record
+from tunesmith.data.selection import RawChunk
+from tunesmith.data.sources import DatasetSpec
+from tunesmith.data.tokenization import EncodedRow, Encoder
+
+
+class ChunkEncoder:
+    """Encodes chunks of one data set; travels to worker processes.
+
+    Args:
+        spec: The data set.
+        stage: What it is read for.
+        encoder: Makes ids and spans of records.
+    """
+
+    def __init__(self, spec: DatasetSpec, stage: str, encoder: Encoder) -> None:
+        self.spec = spec
+        self.stage = stage
+        self.encoder = encoder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ChunkEncoder, (self.spec, self.stage, self.encoder)  # formats are built anew where they are used
+
+    def __call__(self, chunk: RawChunk) -> tuple[EncodedChunk, Tally]:
+        """Return the encoded rows of a chunk, in order, and what became of each source row."""
+        convert = self._convert
+        converted = [convert(row.values) for row in chunk.rows]
+        encoded = iter(self.encoder.encode([record for record in converted if not isinstance(record, Dropped)]))
+        outcomes = [record if isinstance(record, Dropped) else next(encoded) for record in converted]
+        return self._collect(chunk, outcomes)
+
+    @cached_property
+    def _convert(self) -> Callable[[Mapping[str, Any]], Record | Dropped]:
+        return build_format(self.spec, self.stage)
+
+    @cached_property
+    def _file_numbers(self) -> dict[Path, int]:
+        return {file: number for number, file in enumerate(self.spec.files)}
+
+    def _collect(
+        self, chunk: RawChunk, outcomes: Sequence[Sequence[EncodedRow] | Dropped]
+    ) -> tuple[EncodedChunk, Tally]:
+        tally = Tally(read=len(chunk.rows))
+        ids: list[NDArray[np.int32]] = []
+        spans: list[NDArray[np.int32]] = []
+        places: list[Place] = []
+        for number, (source, outcome) in enumerate(zip(chunk.rows, outcomes, strict=True), start=chunk.first_row):
+            if isinstance(outcome, Dropped):
+                detail = f": {outcome.detail}" if outcome.detail else ""
+                tally.drop(outcome.reason, f"{source.file.name} row {source.row + 1}{detail}")
+                continue
+            place = Place(number, self._file_numbers[source.file], source.row)
+            for row in outcome:
+                ids.append(row.input_ids)
+                spans.append(row.trained_spans)
+                places.append(place)
+            tally.use({kind for row in outcome for kind in row.truncation})
+        return build_chunk(ids, spans, places), tally

@@ -1,0 +1,74 @@
+"""A progress bar over rows, with rows per second and time left."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow.parquet as pq
+from tqdm import tqdm
+
+from tunesmith.data.sources import DatasetSpec, RawRow
+
+
+class RowProgress:
+    """Shows how far the preparation of a data set is; silent where `shown` is false.
+
+    Args:
+        spec: The data set.
+        max_rows: Rows that will be read at most.
+        shown: False in processes that do not talk to the user.
+    """
+
+    def __init__(self, spec: DatasetSpec, *, max_rows: int | None, shown: bool) -> None:
+        self._spec = spec
+        self._max_rows = max_rows
+        self._bar: Any = tqdm(desc=f"Preparing {spec.name}", unit=" rows", disable=not shown, smoothing=0.1)
+
+    def expect(self, sample: Sequence[RawRow]) -> None:
+        """Estimate the number of all rows from the first ones, for the time left."""
+        if not self._bar.disable:
+            self._bar.total = estimate_rows(self._spec, sample, self._max_rows)
+            self._bar.refresh()
+
+    def advance(self, num_rows: int) -> None:
+        """Count rows as done."""
+        self._bar.update(num_rows)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and not self._bar.disable:
+            self._bar.total = self._bar.n  # the estimate has done its work
+            self._bar.refresh()
+        self._bar.close()
+
+
+def estimate_rows(spec: DatasetSpec, sample: Sequence[RawRow], max_rows: int | None) -> int | None:
+    """Return about how many rows will be read, or `None` where there is no telling.
+
+    Parquet files say it; for text the size of the files is divided by the size of a few rows.
+    """
+    if spec.num_samples is not None:
+        total: int | None = spec.num_samples
+    else:
+        counts = [_rows_in(path, sample) for path in spec.files]
+        total = None if None in counts else sum(count for count in counts if count is not None)
+        if total is not None:
+            last = total if spec.last_row is None else min(total, spec.last_row)
+            total = max(0, last - spec.first_row)
+    known = [number for number in (total, max_rows) if number is not None]
+    return min(known) if known else None
+
+
+def _rows_in(path: Path, sample: Sequence[RawRow]) -> int | None:
+    if path.suffix.lower() == ".parquet":
+        return int(pq.read_metadata(path).num_rows)
+    if path.suffix.lower() == ".arrow" or not sample:
+        return None
+    rows = [json.dumps(row.values, ensure_ascii=False) for row in sample[:200]]
+    return round(path.stat().st_size * len(rows) / sum(len(row.encode()) for row in rows))
