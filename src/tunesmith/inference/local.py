@@ -13,6 +13,7 @@ from transformers.generation import StoppingCriteria, StoppingCriteriaList
 
 from tunesmith.errors import ConfigError
 from tunesmith.inference.base import GenerationOptions
+from tunesmith.inference.markers import MarkerFilter, cut_at_marker
 from tunesmith.inference.pieces import TextPieces
 
 
@@ -36,13 +37,14 @@ class LocalGenerator:
         Args:
             model: The model, wrapped in adapters or not.
             tokenizer: Its tokenizer.
-            end_markers: Texts that end an answer in the chat template; those that are one token stop a completion.
+            end_markers: Texts that end an answer in the chat template.
             batch_size: Prompts that are continued at once.
         """
         self.model = model
         self.tokenizer = tokenizer
         self.batch_size = batch_size
         self.stop_ids = resolve_stop_ids(model, tokenizer, end_markers)
+        self.stop_texts = tuple(marker for marker in end_markers if _find_token(tokenizer, marker) is None)
         pad = tokenizer.pad_token_id
         # Any id will do: padding is masked out of the prompt and cut off the completion.
         self._pad_id = int(pad) if pad is not None else (self.stop_ids[0] if self.stop_ids else 0)
@@ -77,12 +79,15 @@ class LocalGenerator:
         with ThreadPoolExecutor(max_workers=1) as executor:
             finished = executor.submit(self._run_stream, prompt, options, channel)
             finished.add_done_callback(lambda _: channel.close())
+            shown = MarkerFilter(self.stop_texts)
             try:
                 for token in channel.tokens():
                     if token not in self.stop_ids:
-                        yield pieces.add(token)
+                        yield shown.add(pieces.add(token))
+                    if shown.is_found:
+                        return
                 finished.result()  # raises what went wrong in the model
-                yield pieces.finish()
+                yield shown.add(pieces.finish()) + shown.finish()
             finally:
                 channel.is_cancelled = True
 
@@ -93,7 +98,10 @@ class LocalGenerator:
     def _generate_batch(self, prompts: Sequence[Sequence[int]], options: GenerationOptions) -> list[list[int]]:
         output = self._call_model(prompts, options)
         width = max(map(len, prompts))
-        return [_cut_at_stop(row, self.stop_ids) for row in output[:, width:].tolist()]
+        completions = [_cut_at_stop(row, self.stop_ids) for row in output[:, width:].tolist()]
+        if not self.stop_texts:
+            return completions
+        return [cut_at_marker(ids, self.stop_texts, self.tokenizer) for ids in completions]
 
     def _call_model(self, prompts: Sequence[Sequence[int]], options: GenerationOptions, **extra: Any) -> Tensor:
         width = max(map(len, prompts))
@@ -108,6 +116,7 @@ class LocalGenerator:
             attention_mask=mask.to(device),
             generation_config=self._build_generation_config(options, prompt_tokens=width),
             use_cache=True,  # training switches it off in the model's own configuration
+            tokenizer=self.tokenizer if self.stop_texts else None,
             **extra,
         )
 
@@ -118,6 +127,7 @@ class LocalGenerator:
             "repetition_penalty": options.repetition_penalty,
             "eos_token_id": list(self.stop_ids) or None,
             "pad_token_id": self._pad_id,
+            "stop_strings": list(self.stop_texts) or None,
         }
         # A prompt that leaves no room still gets one token: an empty answer is easier to understand than a crash.
         room = options.max_new_tokens or max(1, options.max_length - prompt_tokens)
@@ -143,11 +153,14 @@ def resolve_stop_ids(
     settings = model.generation_config
     named = settings.eos_token_id if settings is not None else None
     stop_ids.update([] if named is None else [named] if isinstance(named, int) else named)
-    for marker in end_markers:
-        ids = tokenizer(marker, add_special_tokens=False)["input_ids"]
-        if len(ids) == 1:
-            stop_ids.add(int(ids[0]))
+    stop_ids.update(token for marker in end_markers if (token := _find_token(tokenizer, marker)) is not None)
     return tuple(sorted(stop_ids))
+
+
+def _find_token(tokenizer: PreTrainedTokenizerBase, marker: str) -> int | None:
+    """Return the token that is a marker by itself, if there is one."""
+    ids = tokenizer(marker, add_special_tokens=False)["input_ids"]
+    return int(ids[0]) if len(ids) == 1 else None
 
 
 class _TokenChannel(StoppingCriteria):
