@@ -41,8 +41,10 @@ def test_turns_are_rendered_with_the_template(tokenizer):
     assert list(session.answer("Go")) == ["Bye"]
     assert parrot.prompts == [
         "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n",
-        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello<|im_end|>\n"
-        "<|im_start|>user\nGo<|im_end|>\n<|im_start|>assistant\n",
+        (
+            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello<|im_end|>\n"
+            "<|im_start|>user\nGo<|im_end|>\n<|im_start|>assistant\n"
+        ),
     ]
 
 
