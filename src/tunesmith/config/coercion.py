@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import yaml
 
@@ -20,6 +20,7 @@ from tunesmith.config.suggestions import render_suggestion
 _TRUE = frozenset({"true", "yes", "on", "y", "t", "1"})
 _FALSE = frozenset({"false", "no", "off", "n", "f", "0"})
 _NULL = frozenset({"", "null", "none", "~"})
+_Parsed = TypeVar("_Parsed")
 _INTEGER = re.compile(r"[+-]?\d+(_\d+)*")
 _FLOAT = re.compile(r"[+-]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
@@ -253,15 +254,16 @@ def interpret_scalar(value: object, *, numbers_in_quotes: bool) -> Scalar:
     return str(value)
 
 
-def _parse_flow(text: str, expected: type) -> object:
+def _parse_flow(text: str, expected: type[_Parsed]) -> _Parsed:
     """Parse `[a, b]` or `{a: 1}` written inside one word, as YAML and JSON have them."""
     try:
         parsed = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - BaseLoader makes only text, lists and mappings
     except yaml.YAMLError as error:
         raise MismatchError(" It cannot be read as YAML or JSON.") from error
-    if not isinstance(parsed, expected):
+    plain = _as_plain(parsed)
+    if not isinstance(plain, expected):
         raise MismatchError("")
-    return _as_plain(parsed)
+    return plain
 
 
 def _as_plain(value: object) -> object:

@@ -28,8 +28,8 @@ class Range:
 
     def render(self) -> str:
         """Return the range in words, such as `1 or more`."""
-        low = None if self.low is None else f"{'more than ' if self.low_open else ''}{self.low:g}"
-        high = None if self.high is None else f"{'less than ' if self.high_open else ''}{self.high:g}"
+        low = None if self.low is None else f"{'more than ' if self.low_open else ''}{_write(self.low)}"
+        high = None if self.high is None else f"{'less than ' if self.high_open else ''}{_write(self.high)}"
         if high is None:
             return f"{low}" if self.low_open else f"{low} or more"
         if low is None:
@@ -37,6 +37,10 @@ class Range:
         if not self.low_open and not self.high_open:
             return f"from {low} to {high}"
         return f"{low if self.low_open else f'{low} or more'} and {high if self.high_open else f'at most {high}'}"
+
+
+def _write(number: float) -> str:
+    return str(number) if isinstance(number, int) else f"{number:g}"
 
 
 @dataclass(frozen=True, slots=True)

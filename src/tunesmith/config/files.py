@@ -58,7 +58,11 @@ def read_document(path: str | Path) -> Document:
 
 def parse_yaml(text: str, name: str) -> Document:
     """Parse YAML. Anchors and merge keys work; a key that is written twice is a problem."""
-    loader = yaml.SafeLoader(text)
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as error:
+        where = f"{name}:{text.count(chr(10), 0, error.position) + 1}"
+        raise ConfigError([ConfigProblem(where, f"a control character {error.character:#x} is no text.")]) from error
     try:
         root = loader.get_single_node()
         reader = _YamlReader(name, loader)
@@ -68,8 +72,6 @@ def parse_yaml(text: str, name: str) -> Document:
         where = f"{name}:{mark.line + 1}" if mark else name
         detail = ", ".join(part for part in (error.context, error.problem) if part)
         raise ConfigError([ConfigProblem(where, f"this is not YAML: {detail}.")]) from error
-    except yaml.YAMLError as error:
-        raise ConfigError([ConfigProblem(name, f"this is not YAML: {error}.")]) from error
     finally:
         loader.dispose()
     return _finish(name, values, reader.lines, reader.problems)
@@ -100,7 +102,8 @@ class _YamlReader:
         if isinstance(node, yaml.SequenceNode):
             items = enumerate(node.value)
             return [self._item(item, (*path, str(index))) for index, item in items]
-        return PlainText(node.value) if node.style is None else str(node.value)
+        is_plain = isinstance(node, yaml.ScalarNode) and node.style is None
+        return PlainText(node.value) if is_plain else str(node.value)
 
     def _item(self, node: yaml.Node, path: _Place) -> object:
         self.lines[path] = node.start_mark.line + 1

@@ -1,6 +1,7 @@
 """The way of every setting: file, stage section, environment, command line, then the rules. All problems at once."""
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -9,13 +10,15 @@ from tunesmith.config.command_line import parse_overrides
 from tunesmith.config.entries import Entry
 from tunesmith.config.environment import read_environment
 from tunesmith.config.files import Document, read_document
-from tunesmith.config.machine import find_machine
+from tunesmith.config.machine import Machine, find_machine
 from tunesmith.config.objective import STAGES
 from tunesmith.config.rules import Purpose, Question, find_problems, find_purpose
 from tunesmith.config.run_config import Origin, RunConfig
 from tunesmith.config.sections import choose_stage, split_sections
 from tunesmith.config.settle import settle_entries
 from tunesmith.errors import ConfigError, ConfigProblem
+
+_PLACE_IN_FILE = re.compile(r"(.+):(\d+)( \(\w+\))?$")
 
 
 def load_config(
@@ -25,6 +28,7 @@ def load_config(
     stage: str | None = None,
     environ: Mapping[str, str] | None = None,
     purpose: Purpose = "auto",
+    machine: Machine | None = None,
 ) -> RunConfig:
     """Read, merge and check the settings of one run.
 
@@ -37,6 +41,7 @@ def load_config(
         environ: Variables to read instead of the process's own.
         purpose: What the settings are for, which decides which rules apply: `train`, `generate`, `export`, or `read`
             for a look without asking about files and this machine. `auto` finds out from the settings.
+        machine: The machine that the settings are for; this one when not given.
 
     Raises:
         ConfigError: Something cannot be used; every problem found is in it.
@@ -64,7 +69,8 @@ def load_config(
 
     config = build_run_config(settled, implied_stage=_implied(chosen, document))
     purpose = find_purpose(config) if purpose == "auto" else purpose
-    problems += find_problems(Question(config, purpose, find_machine(environ), settled.places), settled.broken)
+    question = Question(config, purpose, machine or find_machine(environ), settled.places)
+    problems += find_problems(question, settled.broken)
     if problems:
         raise ConfigError(_in_order(problems))
     return config
@@ -92,7 +98,7 @@ def _in_order(problems: Iterable[ConfigProblem]) -> list[ConfigProblem]:
     """Drop repetitions and put problems of a file in the order of its lines, before those of other places."""
 
     def key(problem: ConfigProblem) -> tuple[bool, str, int]:
-        name, _, line = problem.where.rpartition(":")
-        return (not line.isdigit(), name, int(line)) if line.isdigit() else (True, "", 0)
+        match = _PLACE_IN_FILE.match(problem.where)
+        return (False, match[1], int(match[2])) if match else (True, "", 0)
 
     return sorted(dict.fromkeys(problems), key=key)

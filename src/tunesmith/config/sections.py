@@ -62,7 +62,6 @@ def _check_stage_key(document: Document, section: str, stage: str, values: Mappi
 
 
 def _entry(document: Document, path: tuple[str, ...], value: object) -> Entry:
-    kind = "file" if len(path) == 1 else "section"
     where = document.where(*path)
     shown = where if len(path) == 1 or not document.name else f"{where} ({path[0]})"
     places = {
@@ -70,4 +69,9 @@ def _entry(document: Document, path: tuple[str, ...], value: object) -> Entry:
         for inner in document.lines
         if len(inner) > len(path) and inner[: len(path)] == path
     }
-    return Entry(path[-1], value, Origin(kind, shown if document.name else ".".join(path)), places)
+    return Entry(
+        path[-1],
+        value,
+        Origin("file" if len(path) == 1 else "section", shown if document.name else ".".join(path)),
+        places,
+    )

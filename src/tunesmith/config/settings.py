@@ -92,7 +92,8 @@ class Setting:
             if any(isinstance(kind, ListOf | MappingOf) for kind in self.kinds):
                 return () if isinstance(self.default, tuple) else {}
             raise MismatchError(" Leave it out to get the default.")
-        hint, path = "", ()
+        hint: str = ""
+        path: tuple[str, ...] = ()
         for kind in self.kinds:
             try:
                 return kind.convert(value)
@@ -110,7 +111,7 @@ class Setting:
         if not is_null(value, quoted=not takes_text):
             return False
         words = [kind.item if isinstance(kind, ListOf) else kind for kind in self.kinds]
-        return not any(isinstance(kind, Words) and str(value).lower() in kind.words for kind in words)
+        return value is None or not any(isinstance(kind, Words) and str(value).lower() in kind.words for kind in words)
 
 
 @cache
@@ -140,7 +141,8 @@ def _build_kinds(annotation: Any) -> tuple[tuple[Kind, ...], bool]:
 def _build_kind(annotation: Any) -> Kind:
     if annotation in _MAPPINGS:
         return _MAPPINGS[annotation]
-    origin, extras = get_origin(annotation), ()
+    origin = get_origin(annotation)
+    extras: list[Any] = []
     if origin is Annotated:
         annotation, *extras = get_args(annotation)
         origin = get_origin(annotation)

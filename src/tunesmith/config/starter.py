@@ -38,11 +38,10 @@ _ROWS: Mapping[str, Mapping[str, str]] = {
         "dataset_dir": "data",
         "template": "auto",
         "cutoff_len": "2048",
-        "packing": "false",
     },
 }
 
-_HEAD = """# A run with `stage: {stage}`. To check it: `tunesmith config check FILE`. To start it: `tunesmith train FILE`.
+_HEAD = """# A run with `stage: {stage}`. Check: `tunesmith config check FILE`. Start: `tunesmith train FILE`.
 # Every key is explained in docs/options.md.
 """
 
