@@ -1,6 +1,7 @@
 """Which attention a run uses, and the proof that it keeps packed samples apart."""
 
 import logging
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -10,6 +11,7 @@ from transformers.utils import is_flash_attn_2_available, is_flash_attn_3_availa
 
 from tunesmith.errors import ModelError
 from tunesmith.models.heads import evaluation_mode, find_base_model
+from tunesmith.models.precision import Precision
 from tunesmith.models.segments import SEGMENTS
 
 logger = logging.getLogger(__name__)
@@ -125,7 +127,7 @@ def find_recurrence(model_config: _ModelConfig) -> str:
     return f"{text.model_type} has {', '.join(found)} layers, which carry state across samples" if found else ""
 
 
-def check_isolation(model: nn.Module, layout: Literal["flat", "padded"]) -> None:
+def check_isolation(model: nn.Module, layout: Literal["flat", "padded"], precision: Precision | None = None) -> None:
     """Prove on the real model and backend that samples in one row do not see each other.
 
     Two short random samples run behind one another, as packing lays them out, once with each of two different first
@@ -134,6 +136,7 @@ def check_isolation(model: nn.Module, layout: Literal["flat", "padded"]) -> None
     Args:
         model: The model of the run, on its device, with or without adapters. Nothing about it is changed.
         layout: How batches will be laid out; `flat` batches bring the borders of their samples along.
+        precision: Of the run; needed where trained and frozen weights differ in type.
 
     Raises:
         ModelError: The samples touch; the message says what to set.
@@ -142,7 +145,8 @@ def check_isolation(model: nn.Module, layout: Literal["flat", "padded"]) -> None
     vocab_size = base.config.get_text_config().vocab_size
     rng = torch.Generator().manual_seed(0)
     first, other, second = (torch.randint(0, vocab_size, (length,), generator=rng) for length in (13, 13, 11))
-    with evaluation_mode(model), torch.no_grad():
+    autocast = precision.autocast(base.device) if precision is not None else nullcontext()
+    with evaluation_mode(model), torch.no_grad(), autocast:
         packed, changed = (_last_logits(model, [start, second], layout, base.device) for start in (first, other))
         alone = _last_logits(model, [second], layout, base.device)
     size = max(1.0, alone.abs().max().item())

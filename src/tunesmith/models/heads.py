@@ -8,7 +8,7 @@ positions that count. Whether a model can be taken apart like this is proved by 
 import inspect
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -21,6 +21,7 @@ from transformers import PreTrainedModel
 
 from tunesmith.errors import ModelError
 from tunesmith.models.families import LogitTransform, resolve_logit_transform
+from tunesmith.models.precision import Precision
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +117,7 @@ def find_base_model(model: nn.Module) -> PreTrainedModel:
     return base
 
 
-def resolve_head(model: nn.Module) -> LanguageHead:
+def resolve_head(model: nn.Module, precision: Precision | None = None) -> LanguageHead:
     """Find the head of a model and prove that it can be taken apart from the body.
 
     The proof is one forward pass of eight tokens: the head applied to the captured hidden states must give the model's
@@ -125,6 +126,7 @@ def resolve_head(model: nn.Module) -> LanguageHead:
 
     Args:
         model: A transformers causal language model, also wrapped by peft.
+        precision: Of the run; needed where trained and frozen weights differ in type.
 
     Raises:
         ModelError: The model has no output embeddings, so it is no language model.
@@ -138,14 +140,14 @@ def resolve_head(model: nn.Module) -> LanguageHead:
         )
     transform = resolve_logit_transform(base.config.get_text_config())
     candidate = LanguageHead(module, base.get_decoder(), transform, is_separable=True)
-    reason = _find_obstacle(base, candidate)
+    reason = _find_obstacle(base, candidate, precision)
     if not reason:
         return candidate
     logger.warning("loss is computed from whole logits, which needs more memory: %s", reason)
     return LanguageHead(module, candidate.decoder, transform, is_separable=False, reason=reason)
 
 
-def _find_obstacle(base: PreTrainedModel, head: LanguageHead) -> str:
+def _find_obstacle(base: PreTrainedModel, head: LanguageHead, precision: Precision | None) -> str:
     name = type(base).__name__
     if base.config.is_encoder_decoder:
         return f"{name} is an encoder-decoder"
@@ -154,7 +156,8 @@ def _find_obstacle(base: PreTrainedModel, head: LanguageHead) -> str:
     ids = torch.arange(1, _PROBE_TOKENS + 1, device=base.device).remainder(base.config.get_text_config().vocab_size)[
         None
     ]
-    with evaluation_mode(base), torch.no_grad(), HiddenStates(head) as states:
+    autocast = precision.autocast(base.device) if precision is not None else nullcontext()
+    with evaluation_mode(base), torch.no_grad(), autocast, HiddenStates(head) as states:
         expected = base(input_ids=ids, use_cache=False).logits
         if states.last.dim() != 3:
             return f"{name}'s decoder does not return hidden states of shape [batch, tokens, hidden]"

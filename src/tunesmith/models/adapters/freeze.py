@@ -1,0 +1,48 @@
+"""Training some layers whole, and none of the others."""
+
+from transformers import PreTrainedModel
+
+from tunesmith.config import AdapterConfig
+from tunesmith.errors import ModelError
+from tunesmith.models.adapters.modules import check_modules_exist, find_layers, sorted_leaves
+
+
+def apply_freeze(model: PreTrainedModel, config: AdapterConfig) -> None:
+    """Let only the chosen layers, and the chosen modules outside the layers, be trained.
+
+    Raises:
+        ModelError: More layers than there are, or a module name that matches nothing.
+    """
+    stack_name, layers = find_layers(model)
+    wanted = config.freeze_trainable_layers
+    if abs(wanted) > len(layers):
+        raise ModelError(
+            f"freeze_trainable_layers: {wanted}, but {type(model).__name__} has {len(layers)} layers. "
+            f"Give a number from {-len(layers)} to {len(layers)}."
+        )
+    indices = range(len(layers) - wanted, len(layers)) if wanted >= 0 else range(-wanted)
+    _check_inside(model, stack_name, config.freeze_trainable_modules)
+    check_modules_exist(model, config.freeze_extra_modules, "freeze_extra_modules")
+    prefixes = {f"{stack_name}.{index}." for index in indices}
+    for name, parameter in model.named_parameters():
+        in_layers = name.startswith(f"{stack_name}.")
+        if in_layers:
+            chosen = any(name.startswith(prefix) for prefix in prefixes)
+            parameter.requires_grad_(chosen and _is_within(name, config.freeze_trainable_modules))
+        else:
+            parameter.requires_grad_(_is_within(name, config.freeze_extra_modules))
+
+
+def _is_within(name: str, modules: tuple[str, ...]) -> bool:
+    return "all" in modules or any(f".{module}." in f".{name}" for module in modules)
+
+
+def _check_inside(model: PreTrainedModel, stack_name: str, modules: tuple[str, ...]) -> None:
+    names = [name for name, _ in model.named_parameters() if name.startswith(f"{stack_name}.")]
+    missing = [each for each in modules if each != "all" and not any(_is_within(name, (each,)) for name in names)]
+    if missing:
+        inside = [name for name, _ in model.named_modules() if name.startswith(f"{stack_name}.0.")]
+        raise ModelError(
+            f"freeze_trainable_modules: {', '.join(missing)} matches nothing inside the layers of "
+            f"{type(model).__name__}. They have {', '.join(sorted_leaves(inside))}; 'all' means all of these."
+        )

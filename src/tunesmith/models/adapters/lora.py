@@ -1,0 +1,83 @@
+"""LoRA adapters: new ones, and saved ones that are continued or merged."""
+
+import logging
+from collections.abc import Sequence
+
+from peft import LoraConfig, PeftModel, TaskType, get_peft_model
+from transformers import PreTrainedModel
+
+from tunesmith.config import AdapterConfig
+from tunesmith.errors import ModelError
+from tunesmith.models.adapters.modules import check_modules_exist
+from tunesmith.models.adapters.targets import resolve_targets
+
+logger = logging.getLogger(__name__)
+
+
+def add_lora(model: PreTrainedModel, config: AdapterConfig) -> tuple[PeftModel, tuple[str, ...]]:
+    """Put a new adapter on a model.
+
+    Returns:
+        The wrapped model, and notes for the plan.
+
+    Raises:
+        ModelError: A target matches nothing, or cannot be combined with another setting.
+    """
+    targets = resolve_targets(model, config.lora_target)
+    check_modules_exist(model, config.additional_target, "additional_target")
+    if targets.parameters and config.lora_dropout:
+        raise ModelError(
+            "lora_dropout: adapters on fused experts cannot have dropout. Set lora_dropout: 0 or take the experts out "
+            "of lora_target."
+        )
+    if targets.parameters and config.use_dora:
+        raise ModelError("use_dora: is not possible on fused experts. Take the experts out of lora_target.")
+    tied = bool(config.additional_target) and bool(model.config.get_text_config().tie_word_embeddings)
+    lora = LoraConfig(
+        task_type=TaskType.CAUSAL_LM,
+        r=config.lora_rank,
+        lora_alpha=config.lora_alpha if config.lora_alpha is not None else 2 * config.lora_rank,
+        lora_dropout=config.lora_dropout,
+        target_modules=list(targets.modules),
+        target_parameters=list(targets.parameters) or None,
+        modules_to_save=list(config.additional_target) or None,
+        use_rslora=config.use_rslora,
+        use_dora=config.use_dora,
+        ensure_weight_tying=tied,
+    )
+    try:
+        wrapped = get_peft_model(model, lora, autocast_adapter_dtype=True)
+    except ValueError as error:  # peft's word on module kinds it has no adapter for
+        raise ModelError(f"lora_target: {error}") from error
+    return wrapped, targets.notes
+
+
+def continue_adapter(model: PreTrainedModel, source: str) -> PeftModel:
+    """Put a saved adapter on a model and go on training it.
+
+    Args:
+        model: The base model; what the adapter says about its base does not matter.
+        source: Local folder or hub id.
+    """
+    return _attach(model, source, is_trainable=True)
+
+
+def merge_adapters(model: PreTrainedModel, sources: Sequence[str]) -> PreTrainedModel:
+    """Add saved adapters to the weights of a model, one after the other, and return the plain model."""
+    for source in sources:
+        merged = _attach(model, source, is_trainable=False).merge_and_unload()
+        assert isinstance(merged, PreTrainedModel), "unloading gives the base model back"
+        model = merged
+        logger.info("merged the adapter %s", source)
+    return model
+
+
+def _attach(model: PreTrainedModel, source: str, *, is_trainable: bool) -> PeftModel:
+    try:
+        return PeftModel.from_pretrained(model, source, is_trainable=is_trainable, autocast_adapter_dtype=True)
+    except (RuntimeError, ValueError, OSError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise ModelError(
+            f"adapter_name_or_path: {source} does not fit {type(model).__name__} or cannot be loaded: {first}. "
+            "Was it trained on another base model?"
+        ) from error

@@ -1,0 +1,89 @@
+"""Gradient checkpointing: whether a run needs it, and how it is switched on."""
+
+import logging
+from dataclasses import dataclass
+
+import torch
+import transformers
+from packaging.version import Version
+from peft import PeftModel
+from torch import nn
+
+from tunesmith.config import RunConfig
+from tunesmith.models.heads import find_base_model
+from tunesmith.models.memory import TrainingMemory, estimate_training_memory
+from tunesmith.models.precision import Precision
+from tunesmith.runtime.memory import available_memory_bytes
+from tunesmith.runtime.ranks import current_ranks
+
+logger = logging.getLogger(__name__)
+
+# The rest is for what an estimate from shapes cannot know: fragmentation, other processes, the longest rows.
+_USABLE_SHARE = 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointingChoice:
+    """Whether activations are computed twice instead of kept."""
+
+    enabled: bool
+    memory: TrainingMemory
+    """The estimate for this choice."""
+
+    reason: str
+
+
+def resolve_gradient_checkpointing(model: nn.Module, config: RunConfig, precision: Precision) -> CheckpointingChoice:
+    """Decide on gradient checkpointing; `auto` takes it only when a step would not fit into free memory otherwise.
+
+    Args:
+        model: On its device, with its trained part chosen.
+        config: Of the run; a micro-batch is taken to be full: batch size times `cutoff_len` tokens.
+        precision: Of the run.
+    """
+    asked = False if config.model.disable_gradient_checkpointing else config.model.gradient_checkpointing
+    base = find_base_model(model)
+    tokens = config.training.per_device_train_batch_size * config.data.cutoff_len
+
+    def estimate(*, enabled: bool) -> TrainingMemory:
+        return estimate_training_memory(
+            model,
+            tokens=tokens,
+            compute_dtype=precision.autocast_dtype or precision.frozen_dtype,
+            optimizer=config.training.optim,
+            gradient_checkpointing=enabled,
+        )
+
+    if asked != "auto":
+        return CheckpointingChoice(bool(asked), estimate(enabled=bool(asked)), "set by gradient_checkpointing")
+    without = estimate(enabled=False)
+    free = int(_USABLE_SHARE * measure_free_memory(base.device))
+    enabled = without.beyond_weights > free
+    reason = (
+        f"a step of {tokens:,} tokens needs about {_gib(without.beyond_weights)} besides the weights, "
+        f"{_gib(free)} can be used"
+    )
+    return CheckpointingChoice(enabled, estimate(enabled=True) if enabled else without, reason)
+
+
+def enable_gradient_checkpointing(model: nn.Module, *, use_reentrant: bool) -> None:
+    """Switch gradient checkpointing on."""
+    base = find_base_model(model)
+    kwargs = {"use_reentrant": use_reentrant}
+    if Version(transformers.__version__) >= Version("5.24"):
+        base.activation_checkpointing_enable(activation_checkpointing_kwargs=kwargs)
+    else:  # renamed in between
+        base.gradient_checkpointing_enable(gradient_checkpointing_kwargs=kwargs)
+    if use_reentrant and isinstance(model, PeftModel):
+        base.enable_input_require_grads()  # re-entrant checkpoints ignore layers whose input needs no gradient
+
+
+def measure_free_memory(device: torch.device) -> int:
+    """Return the bytes that this process may still take on a device, shared fairly with its neighbours on the CPU."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return available_memory_bytes() // current_ranks().local_world_size
+
+
+def _gib(num_bytes: int) -> str:
+    return f"{num_bytes / 2**30:.1f} GiB"

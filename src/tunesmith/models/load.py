@@ -1,0 +1,238 @@
+"""The order of everything in this package: from settings to a model that is ready to train or to run."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from peft import PeftModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from tunesmith.config import RunConfig
+from tunesmith.config.model import ModelConfig
+from tunesmith.errors import ModelError
+from tunesmith.models.adapters import apply_adapters
+from tunesmith.models.attention import AttentionChoice, check_isolation, resolve_attention
+from tunesmith.models.checkpointing import enable_gradient_checkpointing, resolve_gradient_checkpointing
+from tunesmith.models.devices import resolve_device
+from tunesmith.models.gguf.metadata import read_metadata
+from tunesmith.models.gguf.weights import load_config as load_gguf_config
+from tunesmith.models.gguf.weights import load_weights as load_gguf_weights
+from tunesmith.models.locations import ModelLocation, find_base_of_adapter, hub_error, resolve_adapter, resolve_location
+from tunesmith.models.memory import TrainingMemory
+from tunesmith.models.precision import Precision, resolve_inference_dtype, resolve_precision
+from tunesmith.models.rope import apply_rope_scaling
+from tunesmith.models.summary import ParameterSummary, list_parameter_status, summarize_parameters
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model ready to train or to run, and what was decided about it."""
+
+    model: PreTrainedModel | PeftModel
+    attention: AttentionChoice
+    precision: Precision
+    parameters: ParameterSummary
+    gradient_checkpointing: bool
+    notes: tuple[str, ...]
+    """For the plan, one sentence each."""
+
+    stored_dtype: torch.dtype | None
+    """Type that the base weights were saved in, if their configuration says."""
+
+    memory: TrainingMemory | None
+    """Estimate for a step; `None` for a model that is only run."""
+
+
+def load_model(
+    config: RunConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    layout: Literal["flat", "padded"] = "padded",
+    is_trainable: bool = True,
+) -> LoadedModel:
+    """Load the model of a run onto this process's device.
+
+    Args:
+        config: Of the run.
+        tokenizer: Its vocabulary must fit the model's embeddings.
+        layout: How batches will be laid out; a layout that this model cannot keep apart is refused.
+        is_trainable: False for a model that is only run: adapters are merged, nothing is trainable, dropout is off.
+
+    Raises:
+        ModelError: The model or an adapter cannot be loaded, does not fit, or cannot do what is asked.
+    """
+    location, adapters = _resolve_base(config)
+    device = resolve_device(use_cpu=config.training.use_cpu)
+    model_config = load_model_config(config.model, location)
+    stored_dtype = model_config.dtype if isinstance(model_config.dtype, torch.dtype) else None
+    notes: list[str] = []
+    if config.model.rope_scaling is not None:
+        notes.append(apply_rope_scaling(model_config, config.model.rope_scaling, config.data.cutoff_len))
+    attention = resolve_attention(config.model.flash_attn, device, model_config)
+    precision = resolve_precision(config, device) if is_trainable else _precision_to_run(config, stored_dtype, device)
+    base = _load_base(config, location, model_config, attention, _load_dtype(config, precision, is_trainable))
+    _check_vocabulary(base, tokenizer)
+    adapted = apply_adapters(
+        base, config.adapter, adapters, trained_dtype=precision.trained_dtype, is_trainable=is_trainable
+    )
+    notes.extend(adapted.notes)
+    _cast_frozen(adapted.model, precision.frozen_dtype)
+    model = adapted.model.to(device)
+    base.config.use_cache = not is_trainable
+    parameters = summarize_parameters(model)
+    logger.info(parameters.render_line())
+    if config.model.print_param_status:
+        for line in list_parameter_status(model):
+            logger.info(line)
+    if not is_trainable:
+        base.config.dtype = stored_dtype
+        return LoadedModel(model, attention, precision, parameters, False, tuple(notes), stored_dtype, None)
+    if _needs_isolation(config, layout):
+        check_isolation(model, layout, precision)
+    checkpointing = resolve_gradient_checkpointing(model, config, precision)
+    if checkpointing.enabled:
+        enable_gradient_checkpointing(model, use_reentrant=config.model.use_reentrant_gc)
+    notes.append(f"gradient checkpointing {'on' if checkpointing.enabled else 'off'}: {checkpointing.reason}")
+    return LoadedModel(
+        model,
+        attention,
+        precision,
+        parameters,
+        checkpointing.enabled,
+        tuple(notes),
+        stored_dtype,
+        checkpointing.memory,
+    )
+
+
+def load_model_config(config: ModelConfig, location: ModelLocation) -> PreTrainedConfig:
+    """Load the transformers configuration of a base model, without its weights."""
+    if location.kind == "gguf":
+        assert location.path is not None, "a GGUF file is on this disk"
+        return load_gguf_config(read_metadata(location.path))
+    try:
+        model_config: PreTrainedConfig = AutoConfig.from_pretrained(location.source, **_hub_options(config))
+    except (OSError, ValueError, KeyError) as error:
+        raise _loading_error(location, config, error) from error
+    if "quantization_config" in model_config.to_dict():
+        raise ModelError(
+            f"model_name_or_path: the weights of {location.name} are quantised, which is not yet supported. "
+            "Give the unquantised model."
+        )
+    return model_config
+
+
+def _resolve_base(config: RunConfig) -> tuple[ModelLocation, list[str]]:
+    """Find the base model and the adapters on it; an adapter folder given as the model brings its own base."""
+    adapters = [resolve_adapter(config.model, name) for name in config.adapter.adapter_name_or_path]
+    location = resolve_location(config.model)
+    if location.kind != "adapter":
+        return location, adapters
+    base = find_base_of_adapter(location)
+    if base is None:
+        raise ModelError(
+            f"model_name_or_path: the adapter {location.name} does not say what its base model is. Set "
+            "model_name_or_path to the base model and adapter_name_or_path to this folder."
+        )
+    return resolve_location(config.model, base), [location.source, *adapters]
+
+
+def _load_base(
+    config: RunConfig,
+    location: ModelLocation,
+    model_config: PreTrainedConfig,
+    attention: AttentionChoice,
+    dtype: torch.dtype,
+) -> PreTrainedModel:
+    options = {"dtype": dtype, "attn_implementation": attention.implementation}
+    try:
+        if config.model.train_from_scratch:
+            remote = config.model.trust_remote_code
+            model = AutoModelForCausalLM.from_config(model_config, trust_remote_code=remote, **options)
+        elif location.kind == "gguf":
+            assert location.path is not None, "a GGUF file is on this disk"
+            model = load_gguf_weights(read_metadata(location.path), config=model_config, **options)
+        else:
+            model, info = AutoModelForCausalLM.from_pretrained(
+                location.source, config=model_config, output_loading_info=True, **options, **_hub_options(config.model)
+            )
+            _check_loaded(location, info)
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        raise _loading_error(location, config.model, error) from error
+    # Adapters remember their base by this name, from wherever they are loaded later.
+    name = str(location.path.resolve()) if isinstance(location.path, Path) else location.name
+    model.name_or_path = model.config._name_or_path = name
+    loaded: PreTrainedModel = model
+    return loaded
+
+
+def _hub_options(config: ModelConfig) -> dict[str, Any]:
+    return {
+        "trust_remote_code": config.trust_remote_code,
+        "revision": config.model_revision,
+        "cache_dir": config.cache_dir,
+        "token": config.hf_hub_token,
+    }
+
+
+def _loading_error(location: ModelLocation, config: ModelConfig, error: Exception) -> ModelError:
+    if location.kind == "hub" and isinstance(error, OSError):
+        return hub_error(location.name, config, error)
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return ModelError(
+        f"model_name_or_path: {location.name} cannot be loaded as a causal language model: {first}. "
+        "Check that the folder is whole and that the installed transformers knows this kind of model."
+    )
+
+
+def _check_loaded(location: ModelLocation, info: dict[str, Any]) -> None:
+    """Refuse weights that are missing: transformers fills them with random numbers and goes on."""
+    wrong = sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"])
+    if wrong:
+        raise ModelError(
+            f"model_name_or_path: {location.name} lacks {len(wrong)} of the model's weights, or has them in another "
+            f"shape: {', '.join(wrong[:3])}{' ...' if len(wrong) > 3 else ''}. They would be random. Give a complete "
+            "model, or set train_from_scratch: true."
+        )
+
+
+def _check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    rows = model.get_input_embeddings().weight.shape[0]
+    if len(tokenizer) > rows:
+        raise ModelError(
+            f"model_name_or_path: the tokenizer has {len(tokenizer)} tokens, but the model has embeddings for {rows}. "
+            "They do not belong together: use the tokenizer of this model."
+        )
+
+
+def _load_dtype(config: RunConfig, precision: Precision, is_trainable: bool) -> torch.dtype:
+    """Return the type to load weights in: weights that become trained must not pass through a smaller one."""
+    trains_base = config.adapter.finetuning_type != "lora" or bool(config.adapter.additional_target)
+    return precision.trained_dtype if is_trainable and trains_base else precision.frozen_dtype
+
+
+def _cast_frozen(model: torch.nn.Module, dtype: torch.dtype) -> None:
+    for parameter in model.parameters():
+        if not parameter.requires_grad and parameter.dtype in {torch.float32, torch.float16, torch.bfloat16}:
+            parameter.data = parameter.data.to(dtype)
+
+
+def _precision_to_run(config: RunConfig, stored: torch.dtype | None, device: torch.device) -> Precision:
+    dtype = resolve_inference_dtype(config.model.infer_dtype, stored, device)
+    return Precision(dtype, dtype, None, f"infer_dtype: {config.model.infer_dtype}")
+
+
+def _needs_isolation(config: RunConfig, layout: Sequence[str] | str) -> bool:
+    packs_samples = config.objective.stage != "pt" and bool(config.data.packing or config.data.neat_packing)
+    return layout == "flat" or packs_samples
