@@ -33,7 +33,6 @@ def train(folder, batch_size, accumulation, resume="", max_steps="-1"):
         optim="sgd",
         eval_strategy="epoch",
         save_strategy="epoch",
-        ddp_backend="gloo",
     )
     trainer.add_callback(LogFile(folder / LOG_FILE, trainer.meter))
     if resume_point is not None:
@@ -62,9 +61,10 @@ def test_two_processes_train_what_one_trains(tmp_path, one_process, batch_size, 
     assert losses_of(tmp_path) == pytest.approx(losses_of(one_process), abs=1e-5)
     found, expected = torch.load(tmp_path / "weights.pt"), torch.load(one_process / "weights.pt")
     assert largest_difference(found, expected) < 1e-5
-    tokens = [line["total_tokens"] for line in read_log(tmp_path / LOG_FILE) if "loss" in line]
-    expected_tokens = [line["total_tokens"] for line in read_log(one_process / LOG_FILE) if "loss" in line]
-    assert tokens[2] == expected_tokens[2] + tokens[2] - expected_tokens[2]
+    tokens = [
+        [line["total_tokens"] for line in read_log(run / LOG_FILE) if "loss" in line] for run in (tmp_path, one_process)
+    ]
+    assert tokens[0][:2] == tokens[1][:2]  # the third step has a filler, whose tokens are computed
 
 
 @pytest.mark.processes

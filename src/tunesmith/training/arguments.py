@@ -7,6 +7,7 @@ import torch
 from transformers import Seq2SeqTrainingArguments
 
 from tunesmith.config import RunConfig
+from tunesmith.runtime.ranks import Ranks
 
 PASSED_ON: Mapping[str, tuple[str, ...]] = {
     "training": (
@@ -65,7 +66,6 @@ PASSED_ON: Mapping[str, tuple[str, ...]] = {
     "distributed": (
         "ddp_timeout",
         "ddp_find_unused_parameters",
-        "ddp_backend",
         "ddp_bucket_cap_mb",
         "ddp_broadcast_buffers",
     ),
@@ -101,22 +101,27 @@ USED_ELSEWHERE: Mapping[str, Mapping[str, str]] = {
         "group_by_length": "training.assembly",
         "disable_shuffling": "training.assembly",
     },
-    "distributed": {},
+    "distributed": {"ddp_backend": "here, where there are several processes"},
 }
 """Where each of the other settings of these groups takes effect."""
 
 
-def build_training_arguments(config: RunConfig, autocast_dtype: torch.dtype | None) -> Seq2SeqTrainingArguments:
-    """Return what transformers' Trainer is configured with.
+def build_training_arguments(
+    config: RunConfig, autocast_dtype: torch.dtype | None, ranks: Ranks
+) -> Seq2SeqTrainingArguments:
+    """Return what transformers' Trainer is configured with; several processes find each other in here.
 
     Args:
         config: Checked settings.
         autocast_dtype: Number format of the forward pass where it differs from that of the trained weights.
+        ranks: Place of this process.
     """
     options: dict[str, Any] = {
         name: getattr(getattr(config, group), name) for group, names in PASSED_ON.items() for name in names
     }
     training = config.training
+    if ranks.world_size > 1:  # accelerate takes a named backend as proof of several processes
+        options["ddp_backend"] = config.distributed.ddp_backend
     if training.warmup_ratio is not None:
         options["warmup_steps"] = training.warmup_ratio
     if training.early_stopping_steps is not None and training.metric_for_best_model is None:

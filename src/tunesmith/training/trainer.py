@@ -246,6 +246,9 @@ class ObjectiveTrainer(Trainer):  # type: ignore[misc]
             logs["padded_tokens_per_second"] = round(report.padded_tokens_per_second, 2)
             logs["data_wait_share"] = round(report.data_wait_share, 4)
             logs["total_tokens"] = self.meter.real_tokens
+        elif "train_loss" in logs:  # the end of training: steps since the last line count too
+            self.meter.close_window(self._sum_over_processes, self.args.device)
+            logs["train_loss"] = self.meter.mean_loss
         super().log(logs, start_time)
 
     def _sum_over_processes(self, values: Tensor) -> Tensor:

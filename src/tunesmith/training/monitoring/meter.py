@@ -46,6 +46,7 @@ class RunMeter:
         self.window_steps = 0
         self.run_loss = 0.0
         self.run_steps = 0
+        self.items = 0
         self.real_tokens = 0
         self.computed_tokens = 0
         self.wait_seconds = 0.0
@@ -71,6 +72,7 @@ class RunMeter:
 
     def add_step(self, counts: StepCounts) -> None:
         """Count the tokens of an optimiser step, over all processes."""
+        self.items += counts.items
         self.real_tokens += counts.real_tokens
         self.computed_tokens += counts.computed_tokens
         real, computed = self._window_tokens
@@ -134,6 +136,7 @@ class RunMeter:
             "window_tokens": list(self._window_tokens),
             "run_loss": self.run_loss,
             "run_steps": self.run_steps,
+            "items": self.items,
             "real_tokens": self.real_tokens,
             "computed_tokens": self.computed_tokens,
             "wait_seconds": self.wait_seconds,
@@ -146,6 +149,7 @@ class RunMeter:
         self._window_tokens = (int(real), int(computed))
         self.window_loss, self.window_steps = float(state["window_loss"]), int(state["window_steps"])
         self.run_loss, self.run_steps = float(state["run_loss"]), int(state["run_steps"])
+        self.items = int(state["items"])
         self.real_tokens, self.computed_tokens = int(state["real_tokens"]), int(state["computed_tokens"])
         self.wait_seconds, self.busy_seconds = float(state["wait_seconds"]), float(state["busy_seconds"])
 

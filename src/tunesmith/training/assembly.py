@@ -1,0 +1,257 @@
+"""Puts the parts of a run together: trainer, order of rows, callbacks and monitors."""
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Seq2SeqTrainingArguments, TrainerCallback
+from transformers.integrations import TensorBoardCallback
+
+from tunesmith.config import RunConfig
+from tunesmith.data.batches import BatchLayout
+from tunesmith.data.chat import ChatTemplate
+from tunesmith.data.collators import Collator, build_collator
+from tunesmith.data.loading.samplers import EpochSampler, SamplingStrategy, build_sampler
+from tunesmith.data.pipeline import PreparedData
+from tunesmith.data.records import Message
+from tunesmith.evaluation.predictions import predict, split_last_answer
+from tunesmith.inference.load import build_generation_options
+from tunesmith.inference.local import LocalGenerator
+from tunesmith.models import LoadedModel
+from tunesmith.objectives import Objective
+from tunesmith.runtime.optional import require
+from tunesmith.runtime.ranks import Ranks
+from tunesmith.training.callbacks.custom import load_callbacks
+from tunesmith.training.callbacks.guards import NumberGuard
+from tunesmith.training.callbacks.interruption import Interruption
+from tunesmith.training.callbacks.samples import SamplePrinter, SamplePrompt
+from tunesmith.training.checkpoints import RowOrder
+from tunesmith.training.monitoring.log import LOG_FILE, LogFile
+from tunesmith.training.monitoring.progress import Progress
+from tunesmith.training.optimizers import LoraPlusRates
+from tunesmith.training.resume import ResumePoint, check_row_order
+from tunesmith.training.trainer import ObjectiveTrainer, ScoreAnswers, TrainerPlan
+
+_NUM_SAMPLE_PROMPTS = 3
+_GPU_PAD_MULTIPLE = 8
+"""Matrix units of GPUs want lengths in eights; on a CPU it would be padding for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunParts:
+    """Everything that was prepared for a run."""
+
+    config: RunConfig
+    ranks: Ranks
+    arguments: Seq2SeqTrainingArguments
+    tokenizer: PreTrainedTokenizerBase
+    template: ChatTemplate | None
+    """`None` for plain text."""
+
+    data: PreparedData
+    loaded: LoadedModel
+    layout: BatchLayout
+    objective: Objective
+
+    @property
+    def trains(self) -> bool:
+        """Whether weights change. Asking for nothing is asking for training."""
+        training = self.config.training
+        return training.do_train or not (training.do_eval or training.do_predict)
+
+    @property
+    def output_dir(self) -> Path:
+        """Folder of the run."""
+        return Path(self.arguments.output_dir)
+
+
+@dataclass(frozen=True, slots=True)
+class AssembledTrainer:
+    """A trainer and the callbacks that the run itself talks to."""
+
+    trainer: ObjectiveTrainer
+    interruption: Interruption
+    progress: Progress
+    generator: LocalGenerator
+
+
+def assemble_trainer(parts: RunParts, point: ResumePoint | None) -> AssembledTrainer:
+    """Build the trainer of a run.
+
+    Args:
+        parts: What was prepared.
+        point: Checkpoint to go on from, `None` at the beginning.
+
+    Raises:
+        CheckpointError: The checkpoint belongs to a run with another order of rows.
+    """
+    order, sampler = _row_order(parts)
+    if point is not None:
+        check_row_order(point, order)
+    generator = _build_generator(parts)
+    trainer = ObjectiveTrainer(
+        model=parts.loaded.model,
+        args=parts.arguments,
+        objective=parts.objective,
+        plan=TrainerPlan(
+            run_id=uuid.uuid4().hex if point is None else point.manifest.run_id,
+            order=order,
+            sampler=sampler,
+            save_total_limit=parts.config.training.save_total_limit,
+            lora_plus=_lora_plus(parts.config),
+            reports_accuracy=parts.config.training.compute_accuracy,
+            score_answers=_score_answers(parts, generator),
+        ),
+        ranks=parts.ranks,
+        train_dataset=parts.data.train,
+        eval_dataset=_evaluation_sets(parts.data),
+        data_collator=_build_collator(parts),
+        processing_class=parts.tokenizer,
+    )
+    interruption = Interruption(_agreement(trainer))
+    progress = Progress(trainer.meter)
+    for callback in _callbacks(parts, trainer, generator, interruption, progress):
+        trainer.add_callback(callback)
+    if point is not None:
+        trainer.restore(point)
+    return AssembledTrainer(trainer, interruption, progress, generator)
+
+
+def _row_order(parts: RunParts) -> tuple[RowOrder, EpochSampler | None]:
+    config, rows = parts.config, parts.data.train
+    training = config.training
+    seed = training.seed if training.data_seed is None else training.data_seed
+    strategy: SamplingStrategy = config.loading.train_sampling_strategy
+    if config.loading.group_by_length:
+        strategy = "group_by_length"
+    if config.loading.disable_shuffling:
+        strategy = "sequential"
+    order = RowOrder(
+        num_rows=0 if rows is None else len(rows),
+        per_device_train_batch_size=training.per_device_train_batch_size,
+        gradient_accumulation_steps=training.gradient_accumulation_steps,
+        num_processes=parts.ranks.world_size,
+        seed=seed,
+        strategy=strategy,
+        drop_last=config.loading.dataloader_drop_last,
+    )
+    if rows is None:
+        return order, None
+    batch_size = training.per_device_train_batch_size * parts.ranks.world_size
+    return order, build_sampler(strategy, rows.lengths, batch_size=batch_size, seed=seed)
+
+
+def _lora_plus(config: RunConfig) -> LoraPlusRates | None:
+    adapter = config.adapter
+    if adapter.loraplus_lr_ratio is None:
+        return None
+    return LoraPlusRates(adapter.loraplus_lr_ratio, adapter.loraplus_lr_embedding)
+
+
+def _build_collator(parts: RunParts) -> Collator:
+    pad = parts.tokenizer.pad_token_id
+    assert pad is not None, "load_tokenizer sets a pad token"
+    on_gpu = parts.layout == "padded" and parts.arguments.device.type == "cuda"
+    return build_collator(
+        parts.layout,
+        pad_token_id=int(pad),
+        pad_to_multiple_of=_GPU_PAD_MULTIPLE if on_gpu else None,
+        ignore_pad_token_for_loss=parts.config.data.ignore_pad_token_for_loss,
+    )
+
+
+def _evaluation_sets(data: PreparedData) -> Any:
+    """Return one set as such, so that its loss is `eval_loss`; several by name give `eval_<name>_loss`."""
+    if not data.evals:
+        return None
+    return next(iter(data.evals.values())) if len(data.evals) == 1 else dict(data.evals)
+
+
+def _build_generator(parts: RunParts) -> LocalGenerator:
+    return LocalGenerator(
+        parts.loaded.model,
+        parts.tokenizer,
+        end_markers=() if parts.template is None else parts.template.end_markers,
+        batch_size=parts.config.training.per_device_eval_batch_size,
+    )
+
+
+def _score_answers(parts: RunParts, generator: LocalGenerator) -> ScoreAnswers | None:
+    if not parts.config.training.predict_with_generate:
+        return None
+    options = build_generation_options(parts.config)
+
+    def score(rows: Any, prefix: str) -> dict[str, float]:
+        path = parts.output_dir / f"{prefix}_predictions.jsonl"
+        scores = predict(generator, rows, parts.tokenizer, path, options=options)
+        return {f"{prefix}_{name}": value for name, value in scores.items()}
+
+    return score
+
+
+def _agreement(trainer: ObjectiveTrainer) -> Callable[[bool], bool]:
+    def agree(is_asked: bool) -> bool:
+        if trainer.accelerator.num_processes == 1:
+            return is_asked
+        flag = torch.tensor(int(is_asked), device=trainer.args.device)
+        return bool(trainer.accelerator.reduce(flag, reduction="sum").item())
+
+    return agree
+
+
+def _callbacks(
+    parts: RunParts,
+    trainer: ObjectiveTrainer,
+    generator: LocalGenerator,
+    interruption: Interruption,
+    progress: Progress,
+) -> Sequence[TrainerCallback]:
+    training = parts.config.training
+    callbacks: list[TrainerCallback] = [
+        NumberGuard(trainer.step_record, parts.data.describe_row, scales_loss=parts.arguments.fp16),
+        LogFile(parts.output_dir / LOG_FILE, trainer.meter),
+        progress,
+    ]
+    if training.early_stopping_steps is not None:
+        callbacks.append(EarlyStoppingCallback(training.early_stopping_steps))
+    if training.sample_steps is not None:
+        callbacks.append(
+            SamplePrinter(
+                generator,
+                parts.tokenizer,
+                _sample_prompts(parts),
+                every_steps=training.sample_steps,
+                options=build_generation_options(parts.config),
+            )
+        )
+    if training.logging_dir is not None and "tensorboard" in training.report_to:
+        trainer.remove_callback(TensorBoardCallback)  # the stock one only looks at an environment variable
+        board = require("torch.utils.tensorboard", extra="tensorboard", purpose="write TensorBoard's files")
+        callbacks.append(TensorBoardCallback(board.SummaryWriter(log_dir=training.logging_dir)))
+    # The user's own see what the others did; the decision to stop comes last, so that nothing overrules it.
+    return [*callbacks, *load_callbacks(training.callbacks), interruption]
+
+
+def _sample_prompts(parts: RunParts) -> list[SamplePrompt]:
+    written = parts.config.training.sample_prompts
+    if written:
+        return [SamplePrompt(text, _prompt_ids(parts, text)) for text in written]
+    rows: Any = next(iter(parts.data.evals.values()), parts.data.train)
+    prompts: list[SamplePrompt] = []
+    for index in range(min(_NUM_SAMPLE_PROMPTS, len(rows))):
+        row = rows[index]
+        prompt, answer = split_last_answer(row[0] if isinstance(row, list) else row)
+        texts = [str(parts.tokenizer.decode(ids, skip_special_tokens=True)) for ids in (prompt, answer)]
+        prompts.append(SamplePrompt(texts[0], prompt, texts[1]))
+    return prompts
+
+
+def _prompt_ids(parts: RunParts, text: str) -> list[int]:
+    if parts.template is None:
+        return list(parts.tokenizer(text)["input_ids"])
+    prompt = parts.template.render_prompt([Message("user", text)], add_generation_prompt=True)
+    # The template writes the start token itself; the tokenizer must not put a second one before it.
+    return list(parts.tokenizer(prompt, add_special_tokens=False)["input_ids"])

@@ -1,0 +1,96 @@
+"""What a run leaves in its folder."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from tunesmith.evaluation.predictions import FILE_NAME as PREDICTIONS_FILE
+from tunesmith.evaluation.predictions import predict
+from tunesmith.inference.load import build_generation_options
+from tunesmith.runtime.files import write_json_atomic, write_text_atomic
+from tunesmith.training.assembly import AssembledTrainer, RunParts
+from tunesmith.training.monitoring.log import measure_memory, render_duration
+from tunesmith.training.monitoring.plot import plot_run
+from tunesmith.training.plan import PLAN_FILE
+from tunesmith.training.trainer import ObjectiveTrainer
+
+logger = logging.getLogger(__name__)
+
+
+def save_settings(parts: RunParts, plan: str) -> None:
+    """Write what the run is about to do: its configuration, plan and account of rows."""
+    if parts.ranks.is_main:
+        write_text_atomic(parts.output_dir / "run.yaml", parts.config.to_yaml())
+        write_text_atomic(parts.output_dir / PLAN_FILE, plan + "\n")
+        write_json_atomic(parts.output_dir / "data_report.json", parts.data.report.to_dict())
+
+
+def save_training(parts: RunParts, trainer: ObjectiveTrainer, metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Write weights, tokenizer, template, state and figures of a finished training, and return the figures."""
+    figures = {**metrics, **_training_figures(parts, trainer)}
+    trainer.save_model()
+    trainer.save_state()
+    trainer.save_metrics("train", figures)
+    logger.info("%s", render_summary(parts, trainer, figures))
+    return figures
+
+
+def _training_figures(parts: RunParts, trainer: ObjectiveTrainer) -> dict[str, Any]:
+    meter = trainer.meter
+    seconds = max(meter.busy_seconds, 1e-9)
+    figures: dict[str, Any] = {
+        "train_loss": meter.mean_loss,
+        "total_tokens": meter.real_tokens,
+        "padded_tokens": meter.computed_tokens,
+        "tokens_per_second": round(meter.real_tokens / seconds, 2),
+        "data_wait_share": round(meter.wait_seconds / seconds, 4),
+        **measure_memory(),
+    }
+    if parts.config.training.include_effective_tokens_per_second:
+        figures["effective_tokens_per_sec"] = round(meter.items / seconds, 2)
+    return figures
+
+
+def render_summary(parts: RunParts, trainer: ObjectiveTrainer, figures: Mapping[str, Any]) -> str:
+    """Return the few lines that end a training."""
+    peak = figures.get("device_peak_memory_gb", figures["peak_memory_gb"])
+    numbers = [
+        f"loss {figures['train_loss']:.4f}",
+        f"{figures['total_tokens']:,} tokens",
+        f"{figures['tokens_per_second']:,.0f} tokens/s",
+        f"peak memory {peak:.2f} GB",
+        f"{figures['data_wait_share']:.1%} of the time waiting for data",
+    ]
+    duration = render_duration(trainer.meter.busy_seconds)
+    return (
+        f"Trained {trainer.state.global_step:,} steps in {duration}: {', '.join(numbers)}.\n"
+        f"Results are in {parts.output_dir}."
+    )
+
+
+def save_evaluation(trainer: ObjectiveTrainer) -> dict[str, Any]:
+    """Measure the evaluation set and write the figures."""
+    metrics: dict[str, Any] = trainer.evaluate()
+    trainer.save_metrics("eval", metrics)
+    return metrics
+
+
+def save_predictions(parts: RunParts, assembled: AssembledTrainer) -> dict[str, Any]:
+    """Answer the questions of the evaluation set, and write answers and scores."""
+    options = build_generation_options(parts.config)
+    metrics: dict[str, Any] = {}
+    for name, rows in parts.data.evals.items():
+        suffix = "" if len(parts.data.evals) == 1 else f"{name}_"
+        path = parts.output_dir / f"{suffix}{PREDICTIONS_FILE}"
+        scores = predict(assembled.generator, rows, parts.tokenizer, path, options=options)
+        metrics.update({f"predict_{suffix}{key}": value for key, value in scores.items()})
+    assembled.trainer.save_metrics("predict", metrics)
+    return metrics
+
+
+def save_plot(parts: RunParts) -> None:
+    """Draw the log of the run if it was asked for; also called when a run was interrupted or failed."""
+    if parts.config.training.plot_loss and parts.ranks.is_main:
+        path = plot_run(parts.output_dir)
+        if path is not None:
+            logger.info("Drew %s.", path)

@@ -1,0 +1,106 @@
+"""The story of a run, read from top to bottom."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerState, set_seed
+from transformers.utils import logging as transformers_logging
+
+from tunesmith.config import RunConfig
+from tunesmith.data import prepare_data
+from tunesmith.data.chat import resolve_template
+from tunesmith.inference.load import load_run_tokenizer
+from tunesmith.models import load_model, resolve_attention, resolve_device, resolve_head, resolve_precision
+from tunesmith.objectives import build_objective
+from tunesmith.runtime.ranks import current_ranks
+from tunesmith.training.arguments import build_training_arguments
+from tunesmith.training.assembly import AssembledTrainer, RunParts, assemble_trainer
+from tunesmith.training.layout import resolve_layout
+from tunesmith.training.plan import render_plan
+from tunesmith.training.results import save_evaluation, save_plot, save_predictions, save_settings, save_training
+from tunesmith.training.resume import ResumePoint, resolve_resume_point
+from tunesmith.training.trainer import ObjectiveTrainer
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingResult:
+    """What a run ended with."""
+
+    trainer: ObjectiveTrainer
+    state: TrainerState
+    output_dir: Path
+    metrics: Mapping[str, Any]
+    is_interrupted: bool
+    """Whether it was told to stop; its newest checkpoint is where it goes on."""
+
+
+def run_training(config: RunConfig) -> TrainingResult:
+    """Do everything that a configuration asks for: train, evaluate, predict.
+
+    Raises:
+        TunesmithError: Something about the settings, data, model or checkpoint stands in the way, or the numbers of
+            the run went bad; the message says what to do.
+    """
+    training = config.training
+    point = resolve_resume_point(training.resume_from_checkpoint, training.output_dir or ".")
+    parts = prepare_parts(config)
+    assembled = assemble_trainer(parts, point)
+    plan = render_plan(parts, point)
+    logger.info("%s", plan)
+    save_settings(parts, plan)
+    metrics: dict[str, Any] = {}
+    if parts.trains:
+        metrics.update(_train(parts, assembled, point))
+    is_interrupted = assembled.interruption.step is not None
+    if training.do_eval and not is_interrupted:
+        metrics.update(save_evaluation(assembled.trainer))
+    if training.do_predict and not is_interrupted:
+        metrics.update(save_predictions(parts, assembled))
+    return TrainingResult(assembled.trainer, assembled.trainer.state, parts.output_dir, metrics, is_interrupted)
+
+
+def train(config: RunConfig) -> TrainingResult:
+    """Run a configuration in this process, as the command `tunesmith train` does; the call for notebooks."""
+    return run_training(config)
+
+
+def prepare_parts(config: RunConfig) -> RunParts:
+    """Load and prepare everything that a run needs; data come first, since their mistakes are found fastest."""
+    ranks = current_ranks()
+    transformers_logging.disable_progress_bar()
+    device = resolve_device(use_cpu=config.training.use_cpu, ranks=ranks)
+    precision = resolve_precision(config, device)
+    arguments = build_training_arguments(config, precision.autocast_dtype, ranks)
+    layout = resolve_layout(config, resolve_attention(config.model.flash_attn, device))
+    tokenizer = load_run_tokenizer(config)
+    template = None if config.objective.stage == "pt" else resolve_template(config.data, tokenizer)
+    data = prepare_data(config, tokenizer, template, ranks)
+    if template is not None:
+        template.apply_to_tokenizer(tokenizer)
+    set_seed(config.training.seed)  # before the model: the adapter's weights are drawn
+    loaded = load_model(config, tokenizer, layout=layout)
+    objective = build_objective(config.objective, resolve_head(loaded.model), loaded.model.config.to_dict())
+    return RunParts(config, ranks, arguments, tokenizer, template, data, loaded, layout, objective)
+
+
+def _train(parts: RunParts, assembled: AssembledTrainer, point: ResumePoint | None) -> dict[str, Any]:
+    trainer, interruption = assembled.trainer, assembled.interruption
+    try:
+        outcome = trainer.train(resume_from_checkpoint=None if point is None else str(point.path))
+        if interruption.step is None:
+            return save_training(parts, trainer, outcome.metrics)
+        logger.warning(
+            "Stopped after step %d. Go on with: resume_from_checkpoint=true (checkpoint in %s).",
+            interruption.step,
+            parts.output_dir / f"checkpoint-{interruption.step}",
+        )
+        return {}
+    finally:
+        interruption.release()
+        assembled.progress.close()
+        save_plot(parts)

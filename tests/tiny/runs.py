@@ -1,0 +1,71 @@
+"""A toy model, tokenizer and data set on disk, and the configuration of a run over them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.tiny.models import tiny_model
+from tests.tiny.tokenizers import byte_level_tokenizer
+from tunesmith.config import RunConfig, load_config
+
+CHATML = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' }}"
+    "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] + '<|im_end|>' }}{% endgeneration %}"
+    "{{ '\\n' }}{% else %}{{ message['content'] + '<|im_end|>\\n' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+
+_QUESTIONS = ("What is {0} + 1?", "Say {0} twice.", "Write a short poem about {0}.", "请说{0}。")
+_ANSWERS = ("It is more than {0}.", "{0} {0}", "Roses are red, {0} is blue, and that is all.", "好的，{0}。")
+
+
+def write_model(folder: Path, family: str = "llama", **settings: Any) -> Path:
+    """Save a toy model with a tokenizer whose chat template marks answers."""
+    tiny_model(family, **settings).save_pretrained(folder)
+    byte_level_tokenizer(chat_template=CHATML).save_pretrained(folder)
+    return folder
+
+
+def write_dataset(folder: Path, num_rows: int = 24) -> Path:
+    """Save questions and answers of uneven lengths as the data set `toy`, and `dataset_info.json`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [
+        {"instruction": _QUESTIONS[n % 4].format(n), "input": "", "output": _ANSWERS[n % 4].format(n) * (1 + n % 3)}
+        for n in range(num_rows)
+    ]
+    texts = [{"text": " ".join(row["output"] for row in rows[n : n + 3])} for n in range(num_rows)]
+    (folder / "toy.json").write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
+    (folder / "texts.json").write_text(json.dumps(texts, ensure_ascii=False), encoding="utf-8")
+    info = {
+        "toy": {"file_name": "toy.json"},
+        "texts": {"file_name": "texts.json", "columns": {"prompt": "text"}},
+    }
+    (folder / "dataset_info.json").write_text(json.dumps(info), encoding="utf-8")
+    return folder
+
+
+def tiny_settings(folder: Path, **settings: Any) -> dict[str, Any]:
+    """Return the settings of a short run on the CPU over the toy model and data in `folder`."""
+    return {
+        "model_name_or_path": str(folder / "model"),
+        "dataset": "toy",
+        "dataset_dir": str(folder / "data"),
+        "dataset_cache_dir": str(folder / "cache"),
+        "output_dir": str(folder / "out"),
+        "stage": "sft",
+        "finetuning_type": "lora",
+        "lora_rank": 4,
+        "cutoff_len": 128,
+        "per_device_train_batch_size": 4,
+        "learning_rate": 1e-2,
+        "num_train_epochs": 1,
+        "logging_steps": 2,
+        "use_cpu": True,
+        "bf16": False,
+        **settings,
+    }
+
+
+def tiny_run(folder: Path, **settings: Any) -> RunConfig:
+    """Return the checked configuration of `tiny_settings`."""
+    return load_config(tiny_settings(folder, **settings))
