@@ -196,6 +196,16 @@ _RENAMED: Mapping[str, str] = {
 }
 """Older spellings, and those of neighbouring tools, with the key that has their job here."""
 
+_LATER_VALUES: Mapping[str, str] = {
+    "stage": "rm ppo dpo kto grpo orpo",
+    "finetuning_type": "oft",
+    "quantization_method": "gptq awq aqlm quanto mxfp4 fp8",
+    "optim": "adamw_torch_xla adamw_torch_npu_fused adamw_anyprecision galore_adamw galore_adamw_8bit galore_adafactor"
+    " galore_adamw_layerwise galore_adamw_8bit_layerwise galore_adafactor_layerwise lomo adalomo apollo_adamw"
+    " apollo_adamw_layerwise",
+}
+"""Values of supported settings that are known and cannot be used yet."""
+
 _CONSTANT_KEYS = frozenset(_HARMLESS) - {"mix_strategy", "include_num_input_tokens_seen", "debug"}
 
 
@@ -247,6 +257,11 @@ def known_keys() -> Mapping[str, KnownKey]:
 def find_new_name(key: str) -> str | None:
     """Return the key that has the job of an older spelling here, or `None`."""
     return _RENAMED.get(key)
+
+
+def is_later_value(key: str, value: object) -> bool:
+    """Return whether a setting is known to have this value elsewhere, though not here yet."""
+    return str(value).lower() in _LATER_VALUES.get(key, "").split()
 
 
 def renamed_keys() -> Set[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from tunesmith.config.coercion import MappingOf, MismatchError, render_value
 from tunesmith.config.entries import Entry
-from tunesmith.config.llamafactory import find_new_name, known_keys
+from tunesmith.config.llamafactory import find_new_name, is_later_value, known_keys
 from tunesmith.config.run_config import Origin
 from tunesmith.config.sections import SECTION_NAMES
 from tunesmith.config.settings import Setting, all_settings
@@ -54,7 +54,8 @@ def _settle(entry: Entry, setting: Setting, settled: Settled) -> None:
         name = ".".join((setting.key, *error.path))
         shown = "set to something else" if setting.secret else render_value(_inner(entry.value, error.path))
         allowed = setting.render_allowed() if not error.path else "a single value"
-        settled.problems.append(ConfigProblem(place, f"`{name}` is {shown}; allowed is {allowed}.{error}"))
+        later = ", which is known, but not supported yet" if is_later_value(setting.key, entry.value) else ""
+        settled.problems.append(ConfigProblem(place, f"`{name}` is {shown}{later}; allowed is {allowed}.{error}"))
         settled.broken.add(setting.key)
         return
     settled.values[setting.key] = value

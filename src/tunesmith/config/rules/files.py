@@ -62,7 +62,7 @@ def adapters_are_there(question: Question) -> Iterator[Finding]:
     for name in question.config.adapter.adapter_name_or_path:
         path = Path(name)
         if path.is_dir() and not (path / "adapter_config.json").is_file():
-            hint = " Merge checkpoints or name one of them." if any(path.glob("checkpoint-*")) else ""
+            hint = " Name one of the checkpoints in it." if any(path.glob("checkpoint-*")) else ""
             yield Finding(
                 ("adapter_name_or_path",),
                 f"`adapter_name_or_path` has '{name}'; that folder holds no adapter_config.json, so it is no adapter."

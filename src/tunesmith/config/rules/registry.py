@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tunesmith.config.coercion import render_value
+from tunesmith.config.coercion import PlainText, render_value
 from tunesmith.config.machine import Machine
 from tunesmith.config.run_config import RunConfig
 from tunesmith.errors import ConfigProblem
@@ -30,7 +30,11 @@ class Question:
     def cite(self, key: str) -> str:
         """Return `key: value`, for messages."""
         value = self.config.value(key)
-        shown = ",".join(map(str, value)) if isinstance(value, tuple) else render_value(value)
+        shown = (
+            ",".join(map(str, value))
+            if isinstance(value, tuple)
+            else render_value(PlainText(value) if isinstance(value, str) else value)
+        )
         return f"`{key}: {shown}`"
 
 

@@ -25,10 +25,8 @@ SCHEDULE_DETAILS = {
         "min_lr_ratio",
         "num_cycles",
     ),
-    "greedy": (
-        "factor", "patience", "threshold", "cooldown", "warmup", "min_lr", "max_lr", "eps", "verbose", "smooth",
-        "window_size", "reset_start",
-    ),
+    "greedy": ("mode", "factor", "patience", "threshold", "threshold_mode", "cooldown", "warmup", "min_lr", "max_lr",
+               "eps", "verbose", "smooth", "window_size", "reset_start"),
 }  # fmt: skip
 """What `lr_scheduler_kwargs` may hold for each schedule of transformers."""
 
@@ -83,7 +81,7 @@ def evaluation_steps_need_a_strategy(question: Question) -> Iterator[Finding]:
     """Steps between evaluations mean nothing when there are none."""
     training = question.config.training
     if training.eval_strategy == "no":
-        for key in ("eval_steps", "eval_delay", "eval_on_start"):
+        for key in ("eval_steps", "eval_delay"):
             if question.is_set(key) and question.config.value(key):
                 yield Finding(
                     (key, "eval_strategy"),

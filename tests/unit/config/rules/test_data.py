@@ -1,0 +1,77 @@
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cutoff_len": 7}, "cutoff_len: `cutoff_len` is 7; allowed is 8 or more, since a role header"),
+        (
+            {"mask_history": True, "train_on_prompt": True},
+            "mask_history: `mask_history: true` learns only the last answer and",
+        ),
+        (
+            {"stage": "pt", "mask_history": True},
+            "mask_history: `mask_history: true` is about conversations and has no effect",
+        ),
+        ({"stage": "pt", "neat_packing": True}, "neat_packing: `neat_packing: true` is about conversations"),
+        (
+            {"ignore_pad_token_for_loss": False},
+            "ignore_pad_token_for_loss: `ignore_pad_token_for_loss: false` would train on padding",
+        ),
+        (
+            {"neat_packing": True, "packing": False},
+            "neat_packing: `neat_packing: true` packs and `packing: false` does not",
+        ),
+        (
+            {"val_size": 0.1, "eval_dataset": "identity"},
+            "val_size: `val_size: 0.1` holds back rows and `eval_dataset: identity` names",
+        ),
+        ({"val_size": 2.5}, "val_size: `val_size` is 2.5; allowed is a share below 1 or a whole number of rows."),
+        (
+            {"disable_shuffling": True, "group_by_length": True},
+            (
+                "disable_shuffling: `disable_shuffling: true` (sequential) and `group_by_length: "
+                "true` (group_by_length) ask for "
+                "different orders of the rows; keep one of them. (see group_by_length)"
+            ),
+        ),
+        (
+            {"group_by_length": True, "train_sampling_strategy": "random"},
+            "group_by_length: `group_by_length: true` (group_by_length) and `train_sampling_strategy: random` (random",
+        ),
+        (
+            {"dataloader_prefetch_factor": 2},
+            "dataloader_prefetch_factor: `dataloader_prefetch_factor: 2` needs worker processes",
+        ),
+        (
+            {"dataloader_persistent_workers": True},
+            "dataloader_persistent_workers: `dataloader_persistent_workers: true` needs",
+        ),
+        ({"top_p": 0}, "top_p: `top_p` is 0; allowed is a number from above 0 to 1, or set `do_sample: false`."),
+    ],
+)
+def test_contradictions_are_refused(problems, changes, message):
+    (found,) = problems(**changes)
+    assert found.startswith(message)
+
+
+def test_holding_back_rows_needs_rows(problems):
+    found = problems(without=("dataset",), val_size=0.1, purpose="read")
+    assert found == ["val_size: `val_size` holds back a part of `dataset`, which is not set."]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cutoff_len": 8},
+        {"packing": True, "max_samples": 10},
+        {"val_size": 1},
+        {"val_size": 100, "stage": "pt"},
+        {"group_by_length": True, "train_sampling_strategy": "group_by_length"},
+        {"dataloader_prefetch_factor": 2, "dataloader_num_workers": 1},
+        {"top_p": 0, "do_sample": False},
+        {"neat_packing": True, "packing": True},
+    ],
+)
+def test_what_fits_together_is_taken(problems, changes):
+    assert problems(**changes) == []
