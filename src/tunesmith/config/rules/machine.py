@@ -10,7 +10,6 @@ _WAY_OUT = {
     "flash_attn": "Set `flash_attn: auto`.",
     "optim": "Use adamw_torch_fused or adafactor.",
     "ddp_backend": "Remove it or use gloo.",
-    "torch_compile_mode": "Remove it.",
 }
 
 
