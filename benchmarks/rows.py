@@ -1,0 +1,80 @@
+"""The rows that a throughput benchmark trains on: from a file, or made on the spot."""
+
+import json
+import random
+from bisect import bisect_right
+from collections.abc import Sequence
+from pathlib import Path
+
+Row = dict[str, str]
+
+# Length quantiles, in tokens, of the questions and answers of a thousand alpaca-style rows (the chat template's own
+# tokens not counted). Real text has this long tail; equal lengths would hide what padding costs.
+_QUANTILES = (0.0, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 1.0)
+_QUESTION_TOKENS = (6, 9, 10, 13, 17, 24, 35, 45, 89, 167)
+_ANSWER_TOKENS = (2, 9, 12, 26, 107, 258, 360, 397, 509, 595)
+
+# Words that are one token, with the space before them, in the usual vocabularies.
+_WORD_TEXT = """
+the of and to in is that for it as was with be by on not he his but at are this have from which one you had all her she
+there would their we him been has when who will more no if out so said what up its about than into them can only other
+time new some could these two may first then do any like my now over such our man me even most made after also did many
+before must through years where much your way well down should because each just those people how too little state good
+very make world still own see men work long here get both between life being under three never day same another know
+while last might us great old year off come since go against came right
+"""
+_WORDS = _WORD_TEXT.split()
+
+
+def load_rows(path: Path, count: int, seed: int) -> list[Row]:
+    """Return `count` alpaca rows of a JSON file in a seeded random order, again from the start when it has fewer."""
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    random.Random(seed).shuffle(rows)  # noqa: S311
+    kept = [{key: row.get(key) or "" for key in ("instruction", "input", "output")} for row in rows]
+    return [kept[index % len(kept)] for index in range(count)]
+
+
+def make_rows(count: int, seed: int) -> list[Row]:
+    """Return `count` rows of common words whose lengths follow those of real alpaca rows."""
+    source = random.Random(seed)  # noqa: S311
+    return [
+        {
+            "instruction": _make_text(source, _draw_length(source, _QUESTION_TOKENS)),
+            "input": "",
+            "output": _make_text(source, _draw_length(source, _ANSWER_TOKENS)),
+        }
+        for _ in range(count)
+    ]
+
+
+def make_rows_of_mean(count: int, mean_tokens: int, limit: int, seed: int) -> list[Row]:
+    """Return `count` rows with answers of `mean_tokens` on average, spread over a quarter to seven quarters of it.
+
+    No row is longer than `limit` tokens, so that nothing is cut off whatever is done about packing.
+    """
+    source = random.Random(seed)  # noqa: S311
+    rows = []
+    for _ in range(count):
+        length = min(round(mean_tokens * source.uniform(0.25, 1.75)), limit)
+        question = min(20, length // 4)
+        rows.append(
+            {
+                "instruction": _make_text(source, question),
+                "input": "",
+                "output": _make_text(source, length - question),
+            }
+        )
+    return rows
+
+
+def _draw_length(source: random.Random, lengths: Sequence[int]) -> int:
+    """Return a length drawn from quantiles, linear between two of them."""
+    place = source.random()
+    upper = min(bisect_right(_QUANTILES, place), len(_QUANTILES) - 1)
+    lower = upper - 1
+    share = (place - _QUANTILES[lower]) / (_QUANTILES[upper] - _QUANTILES[lower])
+    return round(lengths[lower] + share * (lengths[upper] - lengths[lower]))
+
+
+def _make_text(source: random.Random, tokens: int) -> str:
+    return " ".join(source.choices(_WORDS, k=max(tokens, 1)))
