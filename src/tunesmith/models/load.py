@@ -22,6 +22,7 @@ from tunesmith.errors import ModelError
 from tunesmith.models.adapters import apply_adapters
 from tunesmith.models.attention import AttentionChoice, check_isolation, resolve_attention
 from tunesmith.models.checkpointing import enable_gradient_checkpointing, resolve_gradient_checkpointing
+from tunesmith.models.completeness import check_complete
 from tunesmith.models.devices import resolve_device
 from tunesmith.models.gguf.metadata import read_metadata
 from tunesmith.models.gguf.weights import load_config as load_gguf_config
@@ -167,7 +168,7 @@ def _load_base(
             model, info = AutoModelForCausalLM.from_pretrained(
                 location.source, config=model_config, output_loading_info=True, **options, **_hub_options(config.model)
             )
-            _check_loaded(location, info)
+            check_complete(location.name, info)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         raise _loading_error(location, config.model, error) from error
     # Adapters remember their base by this name, from wherever they are loaded later.
@@ -194,17 +195,6 @@ def _loading_error(location: ModelLocation, config: ModelConfig, error: Exceptio
         f"model_name_or_path: {location.name} cannot be loaded as a causal language model: {first}. "
         "Check that the folder is whole and that the installed transformers knows this kind of model."
     )
-
-
-def _check_loaded(location: ModelLocation, info: dict[str, Any]) -> None:
-    """Refuse weights that are missing: transformers fills them with random numbers and goes on."""
-    wrong = sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"])
-    if wrong:
-        raise ModelError(
-            f"model_name_or_path: {location.name} lacks {len(wrong)} of the model's weights, or has them in another "
-            f"shape: {', '.join(wrong[:3])}{' ...' if len(wrong) > 3 else ''}. They would be random. Give a complete "
-            "model, or set train_from_scratch: true."
-        )
 
 
 def _check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -4,7 +4,7 @@ from transformers import PreTrainedModel
 
 from tunesmith.config import AdapterConfig
 from tunesmith.errors import ModelError
-from tunesmith.models.adapters.modules import check_modules_exist, find_layers, sorted_leaves
+from tunesmith.models.adapters.modules import find_layers, resolve_module_names, sorted_leaves
 
 
 def apply_freeze(model: PreTrainedModel, config: AdapterConfig) -> None:
@@ -22,7 +22,7 @@ def apply_freeze(model: PreTrainedModel, config: AdapterConfig) -> None:
         )
     indices = range(len(layers) - wanted, len(layers)) if wanted >= 0 else range(-wanted)
     _check_inside(model, stack_name, config.freeze_trainable_modules)
-    check_modules_exist(model, config.freeze_extra_modules, "freeze_extra_modules")
+    resolve_module_names(model, config.freeze_extra_modules, "freeze_extra_modules")
     prefixes = {f"{stack_name}.{index}." for index in indices}
     for name, parameter in model.named_parameters():
         in_layers = name.startswith(f"{stack_name}.")

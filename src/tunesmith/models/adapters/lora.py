@@ -1,14 +1,16 @@
 """LoRA adapters: new ones, and saved ones that are continued or merged."""
 
 import logging
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model
 from transformers import PreTrainedModel
 
 from tunesmith.config import AdapterConfig
 from tunesmith.errors import ModelError
-from tunesmith.models.adapters.modules import check_modules_exist
+from tunesmith.models.adapters.modules import resolve_module_names
 from tunesmith.models.adapters.targets import resolve_targets
 
 logger = logging.getLogger(__name__)
@@ -24,7 +26,8 @@ def add_lora(model: PreTrainedModel, config: AdapterConfig) -> tuple[PeftModel, 
         ModelError: A target matches nothing, or cannot be combined with another setting.
     """
     targets = resolve_targets(model, config.lora_target)
-    check_modules_exist(model, config.additional_target, "additional_target")
+    # Full names, because peft compares ends of words: its "norm" is every input_layernorm too.
+    copies = resolve_module_names(model, config.additional_target, "additional_target")
     if targets.parameters and config.lora_dropout:
         raise ModelError(
             "lora_dropout: adapters on fused experts cannot have dropout. Set lora_dropout: 0 or take the experts out "
@@ -32,7 +35,6 @@ def add_lora(model: PreTrainedModel, config: AdapterConfig) -> tuple[PeftModel, 
         )
     if targets.parameters and config.use_dora:
         raise ModelError("use_dora: is not possible on fused experts. Take the experts out of lora_target.")
-    tied = bool(config.additional_target) and bool(model.config.get_text_config().tie_word_embeddings)
     lora = LoraConfig(
         task_type=TaskType.CAUSAL_LM,
         r=config.lora_rank,
@@ -40,16 +42,25 @@ def add_lora(model: PreTrainedModel, config: AdapterConfig) -> tuple[PeftModel, 
         lora_dropout=config.lora_dropout,
         target_modules=list(targets.modules),
         target_parameters=list(targets.parameters) or None,
-        modules_to_save=list(config.additional_target) or None,
+        modules_to_save=copies or None,
         use_rslora=config.use_rslora,
         use_dora=config.use_dora,
-        ensure_weight_tying=tied,
+        ensure_weight_tying=_touches_tied_weights(model, copies),
     )
     try:
-        wrapped = get_peft_model(model, lora, autocast_adapter_dtype=True)
+        with _renamed_flag_ignored():
+            wrapped = get_peft_model(model, lora, autocast_adapter_dtype=True)
     except ValueError as error:  # peft's word on module kinds it has no adapter for
         raise ModelError(f"lora_target: {error}") from error
     return wrapped, targets.notes
+
+
+def _touches_tied_weights(model: PreTrainedModel, names: Sequence[str]) -> bool:
+    """Whether the trained copies include an embedding that the output head shares; both must stay one then."""
+    if not model.config.get_text_config().tie_word_embeddings:
+        return False
+    ends = (model.get_input_embeddings(), model.get_output_embeddings())
+    return any(module is end for name, module in model.named_modules() if name in names for end in ends)
 
 
 def continue_adapter(model: PreTrainedModel, source: str) -> PeftModel:
@@ -74,10 +85,19 @@ def merge_adapters(model: PreTrainedModel, sources: Sequence[str]) -> PreTrained
 
 def _attach(model: PreTrainedModel, source: str, *, is_trainable: bool) -> PeftModel:
     try:
-        return PeftModel.from_pretrained(model, source, is_trainable=is_trainable, autocast_adapter_dtype=True)
+        with _renamed_flag_ignored():
+            return PeftModel.from_pretrained(model, source, is_trainable=is_trainable, autocast_adapter_dtype=True)
     except (RuntimeError, ValueError, OSError) as error:
         first = str(error).strip().splitlines()[0]
         raise ModelError(
             f"adapter_name_or_path: {source} does not fit {type(model).__name__} or cannot be loaded: {first}. "
             "Was it trained on another base model?"
         ) from error
+
+
+@contextmanager
+def _renamed_flag_ignored() -> Iterator[None]:
+    """Keep quiet about a name that peft 0.21 asks for and transformers 5.24 has renamed; no user can act on it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated", category=FutureWarning)
+        yield

@@ -80,8 +80,8 @@ def sorted_leaves(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(name.rpartition(".")[2] for name in names))
 
 
-def check_modules_exist(model: PreTrainedModel, names: Sequence[str], setting: str) -> None:
-    """Refuse names that match no module.
+def resolve_module_names(model: PreTrainedModel, names: Sequence[str], setting: str) -> list[str]:
+    """Return the full names of the modules that are, or end in, the wanted names.
 
     Raises:
         ModelError: Some match nothing; the message lists what there is.
@@ -95,6 +95,7 @@ def check_modules_exist(model: PreTrainedModel, names: Sequence[str], setting: s
             f"{setting}: {_quoted(missing)} matches no module of {type(model).__name__}. Outside its layers it has "
             f"{', '.join(outside)}; inside them {', '.join(inside)}."
         )
+    return [name for name in present if any(matches(name, wanted) for wanted in names)]
 
 
 def _quoted(names: Sequence[str]) -> str:

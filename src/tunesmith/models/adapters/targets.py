@@ -68,7 +68,7 @@ def resolve_targets(model: PreTrainedModel, targets: Sequence[str]) -> LoraTarge
             "lora_target to train them too, which needs memory for a whole layer of experts at a time"
         )
     return LoraTargets(
-        tuple(_shorten(list(chosen), [linear.name for linear in linears])),
+        tuple(_shorten(list(chosen), [name for name, _ in model.named_modules()])),
         tuple(_expert_suffixes(parameters)),
         tuple(notes),
     )

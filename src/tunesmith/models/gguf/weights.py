@@ -10,6 +10,7 @@ from transformers import (
     PreTrainedModel,
 )
 
+from tunesmith.models.completeness import check_complete
 from tunesmith.models.gguf.metadata import GgufMetadata, forget_reader
 from tunesmith.models.gguf.tokenizer import end_token_ids
 from tunesmith.models.patches.gguf_lookups import remembered_lookups
@@ -36,17 +37,23 @@ def load_weights(
         config: What `load_config` gave.
         dtype: Number type of the weights in memory.
         attn_implementation: Name for transformers.
+
+    Raises:
+        ModelError: The file does not hold every weight.
     """
     with remembered_lookups(metadata.path):
-        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+        loaded = AutoModelForCausalLM.from_pretrained(
             str(metadata.path.parent),
             gguf_file=metadata.path.name,
             config=config,
             dtype=dtype,
             attn_implementation=attn_implementation,
             quantization_config=GgufConfig(dequantize=True),
+            output_loading_info=True,
         )
     forget_reader()
+    model: PreTrainedModel = loaded[0]
+    check_complete(str(metadata.path), loaded[1])
     # The weights are plain numbers now; these marks would only make save_pretrained refuse.
     model.hf_quantizer = None
     if "quantization_config" in model.config.__dict__:

@@ -1,0 +1,153 @@
+"""From settings to a model, from every kind of place."""
+
+import shutil
+
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file, save_file
+from transformers import T5Config
+
+from tests.tiny.models import tiny_model
+from tests.tiny.tokenizers import byte_level_tokenizer
+from tunesmith.errors import ModelError
+from tunesmith.models import LoadedModel, load_model, load_tokenizer
+from tunesmith.models.segments import SEGMENTS
+
+IDS = torch.tensor([[5, 9, 200, 31, 4]])
+
+
+def load(config, **options) -> LoadedModel:
+    return load_model(config, load_tokenizer(config.model), **options)
+
+
+def logits(model):
+    with torch.no_grad():
+        return model.eval()(IDS).logits
+
+
+def test_lora_on_a_folder_is_ready_to_train(run_config, model_folder):
+    loaded = load(run_config(model_name_or_path=str(model_folder), lora_target="q_proj"), layout="flat")
+    assert isinstance(loaded.model, PeftModel)
+    assert loaded.model.training
+    base = loaded.model.get_base_model()
+    assert base.config._attn_implementation == loaded.attention.implementation == SEGMENTS
+    assert base.config.use_cache is False
+    assert loaded.parameters.trainable == 2 * (8 * 32 + 32 * 8)
+    assert not loaded.gradient_checkpointing
+    assert loaded.memory.total > loaded.parameters.total * 4
+    assert any(note.startswith("gradient checkpointing off: ") for note in loaded.notes)
+    assert loaded.model.peft_config["default"].base_model_name_or_path == str(model_folder)
+    torch.testing.assert_close(logits(loaded.model), logits(tiny_model("llama")), atol=1e-5, rtol=1e-5)
+
+
+def test_gguf_file_and_folder_are_models(run_config, write_gguf):
+    path, original = write_gguf(weights=True)
+    for source in (path, path.parent):
+        loaded = load(run_config(model_name_or_path=str(source)), layout="flat")
+        torch.testing.assert_close(logits(loaded.model), logits(original), atol=1e-5, rtol=1e-5)
+        assert loaded.model.peft_config["default"].base_model_name_or_path == str(path)
+        assert loaded.stored_dtype is None
+
+
+def test_model_that_is_only_run_has_no_gradients_and_a_cache(run_config, model_folder):
+    loaded = load(run_config(model_name_or_path=str(model_folder)), is_trainable=False)
+    assert not any(parameter.requires_grad for parameter in loaded.model.parameters())
+    assert not loaded.model.training
+    assert loaded.model.config.use_cache is True
+    assert (loaded.memory, loaded.stored_dtype) == (None, torch.float32)
+
+
+def test_adapter_folder_brings_its_base_and_the_users_base_wins(run_config, model_folder, tmp_path):
+    adapter, other = tmp_path / "adapter", tmp_path / "other"
+    trained = load(run_config(model_name_or_path=str(model_folder))).model
+    for parameter in trained.parameters():
+        if parameter.requires_grad:
+            torch.nn.init.normal_(parameter, std=0.2, generator=torch.Generator().manual_seed(5))
+    trained.save_pretrained(adapter)
+    expected = logits(trained)
+    named = load(run_config(model_name_or_path=str(adapter)), is_trainable=False).model
+    torch.testing.assert_close(logits(named), expected, atol=1e-4, rtol=1e-4)
+    model_folder.rename(other)  # what the adapter remembers is gone; what the user says counts
+    config = run_config(model_name_or_path=str(other), adapter_name_or_path=str(adapter))
+    torch.testing.assert_close(logits(load(config, is_trainable=False).model), expected, atol=1e-4, rtol=1e-4)
+    continued = load(config).model
+    assert isinstance(continued, PeftModel)
+    torch.testing.assert_close(logits(continued), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_bf16_base_gets_fp32_adapters_and_is_checked_under_autocast(run_config, model_folder):
+    config = run_config(model_name_or_path=str(model_folder), bf16=True, additional_target="norm")
+    loaded = load(config, layout="flat")
+    types = {name: parameter.dtype for name, parameter in loaded.model.named_parameters()}
+    assert {dtype for name, dtype in types.items() if "lora_" in name or "modules_to_save" in name} == {torch.float32}
+    frozen = {dtype for name, dtype in types.items() if not ("lora_" in name or "modules_to_save" in name)}
+    assert frozen == {torch.bfloat16}
+
+
+def test_freeze_keeps_the_stored_precision_of_what_it_trains(run_config, model_folder):
+    config = run_config(model_name_or_path=str(model_folder), bf16=True, finetuning_type="freeze")
+    loaded = load(config, layout="flat")
+    original = dict(tiny_model("llama").named_parameters())
+    for name, parameter in loaded.model.named_parameters():
+        if parameter.requires_grad:
+            assert torch.equal(parameter, original[name])  # not rounded to bf16 on the way
+        else:
+            assert parameter.dtype == torch.bfloat16
+
+
+def test_from_scratch_keeps_the_shape_and_not_the_weights(run_config, model_folder):
+    config = run_config(model_name_or_path=str(model_folder), train_from_scratch=True, finetuning_type="full")
+    loaded = load(config)
+    assert loaded.parameters.trainable == loaded.parameters.total == tiny_model("llama").num_parameters()
+    assert not torch.allclose(logits(loaded.model), logits(tiny_model("llama")), atol=1e-2)
+
+
+def test_rope_scaling_reaches_the_model_and_the_plan(run_config, model_folder):
+    config = run_config(model_name_or_path=str(model_folder), rope_scaling="yarn", cutoff_len=1024)
+    loaded = load(config)
+    assert loaded.model.config.rope_parameters["rope_type"] == "yarn"
+    assert "rope_scaling: yarn, 512 -> 1024 tokens (factor 2)" in loaded.notes
+
+
+def test_asked_for_checkpointing_is_switched_on(run_config, model_folder):
+    loaded = load(run_config(model_name_or_path=str(model_folder), gradient_checkpointing=True))
+    assert loaded.gradient_checkpointing
+    layer = loaded.model.get_base_model().model.layers[0]
+    assert layer.gradient_checkpointing
+
+
+def test_parameter_status_is_logged_when_asked_for(run_config, model_folder, caplog):
+    caplog.set_level("INFO")
+    load(run_config(model_name_or_path=str(model_folder), print_param_status=True))
+    assert "model.norm.weight (32,) float32 cpu frozen" in caplog.text
+    assert "trainable " in caplog.text
+
+
+def test_missing_weights_are_refused_instead_of_random(run_config, model_folder):
+    file = model_folder / "model.safetensors"
+    weights = load_file(file)
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, file, metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"lacks 1 of the model's weights.*up_proj.*train_from_scratch"):
+        load(run_config(model_name_or_path=str(model_folder)))
+
+
+def test_folder_without_weights_is_refused(run_config, model_folder):
+    (model_folder / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match="cannot be loaded as a causal language model"):
+        load(run_config(model_name_or_path=str(model_folder)))
+
+
+def test_tokenizer_larger_than_the_embeddings_is_refused(run_config, model_folder):
+    tokenizer = byte_level_tokenizer()
+    tokenizer.add_tokens([f"new{index}" for index in range(40)])
+    with pytest.raises(ModelError, match=r"tokenizer has 4\d\d tokens, but the model has embeddings for 420"):
+        load_model(run_config(model_name_or_path=str(model_folder)), tokenizer)
+
+
+def test_encoder_decoder_is_refused(run_config, model_folder):
+    shutil.rmtree(model_folder)  # the folder's Llama is replaced by a T5
+    T5Config(d_model=32, d_ff=64, num_layers=1, num_heads=2).save_pretrained(model_folder)
+    with pytest.raises(ModelError, match="cannot be loaded as a causal language model"):
+        load_model(run_config(model_name_or_path=str(model_folder)), byte_level_tokenizer())

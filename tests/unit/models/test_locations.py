@@ -1,0 +1,89 @@
+"""Telling folders, files and hub ids apart."""
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from tunesmith.config import ModelConfig
+from tunesmith.errors import MissingDependencyError, ModelError
+from tunesmith.models import load_tokenizer
+from tunesmith.models.locations import resolve_adapter, resolve_location
+
+
+def settings(name: str | None, **more) -> ModelConfig:
+    return ModelConfig(model_name_or_path=name, **more)
+
+
+def test_folder_gguf_adapter_and_hub_are_told_apart(tmp_path):
+    for name, file in {"model": "config.json", "adapter": "adapter_config.json", "quantised": "a.gguf"}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_text("{}", encoding="utf-8")
+    kinds = [resolve_location(settings(str(tmp_path / name))).kind for name in ("model", "adapter", "quantised")]
+    assert kinds == ["folder", "adapter", "gguf"]
+    assert resolve_location(settings(str(tmp_path / "quantised" / "a.gguf"))).kind == "gguf"
+    hub = resolve_location(settings("org/name"))
+    assert (hub.kind, hub.source, hub.path) == ("hub", "org/name", None)
+
+
+@pytest.mark.parametrize("name", ["/no/such/folder", "./nothing", "~/nothing-here", "missing.gguf", "a/b/c"])
+def test_path_that_does_not_exist_is_refused(name):
+    with pytest.raises(ModelError, match=rf"model_name_or_path: {name} does not exist"):
+        resolve_location(settings(name))
+
+
+def test_folder_that_is_no_model_says_what_it_found(tmp_path):
+    (tmp_path / "notes.txt").write_text("", encoding="utf-8")
+    with pytest.raises(ModelError, match=r"no config\.json.*found: notes\.txt"):
+        resolve_location(settings(str(tmp_path)))
+
+
+def test_file_that_is_no_gguf_is_refused(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(ModelError, match="is a file, but not a GGUF file"):
+        resolve_location(settings(str(tmp_path / "model.safetensors")))
+
+
+def test_folder_with_several_gguf_files_asks_which(tmp_path):
+    for name in ("a.gguf", "b.gguf"):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(ModelError, match=r"holds 2 GGUF files \(a\.gguf, b\.gguf\)"):
+        resolve_location(settings(str(tmp_path)))
+
+
+def test_missing_setting_is_named():
+    with pytest.raises(ModelError, match="model_name_or_path: is not set"):
+        resolve_location(settings(None))
+
+
+def test_unreachable_hub_id_explains_itself(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ModelError, match=r"no-such-org/no-such-model \(revision main\) cannot be loaded from Hugging"):
+        load_tokenizer(settings("no-such-org/no-such-model"))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("/no/adapter", "does not exist"), (".", r"holds no adapter_config\.json")]
+)
+def test_adapter_that_is_none_is_refused(name, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match=f"adapter_name_or_path: .*{message}"):
+        resolve_adapter(settings("org/name"), name)
+
+
+def test_modelscope_ids_are_downloaded_at_its_own_name_for_main(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    calls = []
+    module = ModuleType("modelscope")
+    module.snapshot_download = lambda name, **options: calls.append((name, options)) or str(tmp_path)
+    monkeypatch.setitem(sys.modules, "modelscope", module)
+    location = resolve_location(settings("org/name", model_hub="modelscope", cache_dir="cache"))
+    assert (location.kind, location.path) == ("folder", tmp_path)
+    assert calls == [("org/name", {"revision": "master", "cache_dir": "cache"})]
+
+
+def test_modelscope_without_its_package_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "modelscope", None)
+    monkeypatch.setenv("USE_MODELSCOPE_HUB", "1")
+    with pytest.raises(MissingDependencyError, match=r"tunesmith\[modelscope\]"):
+        resolve_location(settings("org/name"))

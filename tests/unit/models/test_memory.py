@@ -1,0 +1,106 @@
+"""The memory estimate against what a step really keeps."""
+
+import pytest
+import torch
+
+from tests.tiny.models import tiny_model
+from tunesmith.config import AdapterConfig
+from tunesmith.models.adapters import apply_adapters
+from tunesmith.models.checkpointing import enable_gradient_checkpointing, resolve_gradient_checkpointing
+from tunesmith.models.memory import estimate_training_memory
+from tunesmith.models.precision import Precision
+
+FP32 = Precision(torch.float32, torch.float32, None, "test")
+TOKENS = 512
+
+
+def kept_bytes(model, ids) -> int:
+    """Bytes that autograd holds on to between forward and backward, each piece of memory once, without weights."""
+    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    kept: dict[int, int] = {}
+
+    def pack(value):
+        storage = value.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return value
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value):
+        output = model(input_ids=ids, use_cache=False, logits_to_keep=1)
+    del output
+    return sum(kept.values())
+
+
+def adapted(kind: str, **shape):
+    model = tiny_model("llama", layers=4, hidden_size=64, intermediate_size=192, max_position_embeddings=1024, **shape)
+    config = AdapterConfig(finetuning_type=kind)
+    return apply_adapters(model, config, [], trained_dtype=torch.float32, is_trainable=True).model
+
+
+@pytest.mark.parametrize("kind", ["full", "lora"])
+def test_activations_are_estimated_within_a_factor_of_one_and_a_half(kind):
+    model = adapted(kind)
+    model.set_attn_implementation("sdpa") if kind == "full" else model.get_base_model().set_attn_implementation("sdpa")
+    measured = kept_bytes(model, torch.randint(0, 400, (1, TOKENS)))
+    estimated = estimate_training_memory(model, tokens=TOKENS, compute_dtype=torch.float32).activations
+    assert 1 / 1.5 < estimated / measured < 1.5, (estimated, measured)
+
+
+def test_weights_gradients_and_optimizer_are_exact():
+    model = adapted("full")
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    found = estimate_training_memory(model, tokens=8, compute_dtype=torch.float32)
+    assert (found.weights, found.gradients, found.optimizer) == (4 * weights, 4 * weights, 8 * weights)
+    assert estimate_training_memory(model, tokens=8, compute_dtype=torch.float32, optimizer="sgd").optimizer == 0
+
+
+def test_lora_needs_gradients_and_optimizer_for_its_matrices_only():
+    model = adapted("lora")
+    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    found = estimate_training_memory(model, tokens=8, compute_dtype=torch.float32)
+    assert (found.gradients, found.optimizer) == (4 * trained, 8 * trained)
+
+
+def test_checkpointing_keeps_one_layer_and_the_inputs_of_the_others():
+    model = adapted("full")
+    kept = estimate_training_memory(model, tokens=TOKENS, compute_dtype=torch.float32).activations
+    checkpointed = estimate_training_memory(
+        model, tokens=TOKENS, compute_dtype=torch.float32, gradient_checkpointing=True
+    ).activations
+    assert checkpointed < kept / 2.5
+
+
+@pytest.mark.parametrize(("batch_size", "expected"), [(1, False), (2**24, True)])
+def test_auto_takes_checkpointing_only_when_a_step_would_not_fit(run_config, batch_size, expected):
+    config = run_config(per_device_train_batch_size=batch_size)
+    choice = resolve_gradient_checkpointing(adapted("lora"), config, FP32)
+    assert choice.enabled is expected
+    assert "besides the weights" in choice.reason
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"gradient_checkpointing": True}, True),
+        ({"gradient_checkpointing": False}, False),
+        ({"disable_gradient_checkpointing": True}, False),
+    ],
+)
+def test_explicit_checkpointing_is_obeyed(run_config, settings, expected):
+    assert resolve_gradient_checkpointing(adapted("lora"), run_config(**settings), FP32).enabled is expected
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_checkpointing_gives_adapters_the_same_gradients(use_reentrant):
+    ids = torch.randint(0, 400, (2, 16), generator=torch.Generator().manual_seed(1))
+    gradients = []
+    for enabled in (False, True):
+        model = adapted("lora")
+        for index, parameter in enumerate(p for p in model.parameters() if p.requires_grad):
+            parameter.data = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(index)) * 0.1
+        if enabled:
+            enable_gradient_checkpointing(model, use_reentrant=use_reentrant)
+        model.train()(ids, labels=ids, use_cache=False).loss.backward()
+        gradients.append([p.grad for p in model.parameters() if p.requires_grad])
+    for plain, checkpointed in zip(*gradients, strict=True):
+        torch.testing.assert_close(plain, checkpointed)
