@@ -45,8 +45,8 @@ def write_dataset(folder: Path, num_rows: int = 24) -> Path:
 
 
 def tiny_settings(folder: Path, **settings: Any) -> dict[str, Any]:
-    """Return the settings of a short run on the CPU over the toy model and data in `folder`."""
-    return {
+    """Return the settings of a short run on the CPU over the toy model and data in `folder`; `None` leaves one out."""
+    chosen = {
         "model_name_or_path": str(folder / "model"),
         "dataset": "toy",
         "dataset_dir": str(folder / "data"),
@@ -64,6 +64,7 @@ def tiny_settings(folder: Path, **settings: Any) -> dict[str, Any]:
         "bf16": False,
         **settings,
     }
+    return {key: value for key, value in chosen.items() if value is not None}
 
 
 def tiny_run(folder: Path, **settings: Any) -> RunConfig:

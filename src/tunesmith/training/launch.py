@@ -5,10 +5,7 @@ The environment variables are those that LLaMA-Factory reads.
 
 import logging
 import os
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +17,9 @@ logger = logging.getLogger(__name__)
 
 _TRUE = ("true", "y", "1")
 _RAN_BY_TORCHRUN = "TORCHELASTIC_RUN_ID"
+_SHUTDOWN_SECONDS = 600
+EXIT_INTERRUPTED = 130
+"""What a shell reports for a program that Ctrl-C ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def launch(config: RunConfig, words: Sequence[str]) -> int:
         return run_processes(plan, words)
     from tunesmith.training.run import run_training
 
-    return 130 if run_training(config).is_interrupted else 0
+    return EXIT_INTERRUPTED if run_training(config).is_interrupted else 0
 
 
 def find_launch_plan(environ: Mapping[str, str], num_devices: int) -> LaunchPlan | None:
@@ -107,29 +107,30 @@ def find_launch_plan(environ: Mapping[str, str], num_devices: int) -> LaunchPlan
 
 
 def run_processes(plan: LaunchPlan, words: Sequence[str]) -> int:
-    """Start torchrun with the same command line and wait for it; Ctrl-C reaches the processes by themselves."""
-    # A list, not a text: settings with spaces in them stay whole.
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        *plan.torchrun_arguments(),
-        "-m",
-        "tunesmith.cli.main",
-        "train",
-        *words,
-    ]
+    """Start the same command line in every process through torchrun, wait, and return the exit code.
+
+    The exit code is that of the process that failed first, so that a wrong setting, bad data or a bad loss can be told
+    apart as in a run of one process.
+    """
+    from torch.distributed.elastic.multiprocessing import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.run import parse_args, run
+
     logger.info("Starting %d processes with torchrun.", plan.num_processes)
-    with subprocess.Popen(command) as process:  # noqa: S603 - our own program with the user's own words
-        previous = {
-            number: signal.signal(number, lambda received, _: process.send_signal(received))
-            for number in (signal.SIGINT, signal.SIGTERM)
-        }
-        try:
-            return process.wait()
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+    # What the processes write is their own; torchrun's account of their exit codes adds a page to each error.
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    # After a signal, torchrun kills what is not done in 30 s; finishing a step and writing a checkpoint may take longer.
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SHUTDOWN_SECONDS))
+    # A list, not a text: settings with spaces in them stay whole.
+    program = ["-m", "tunesmith.cli.main", "train", *words]
+    try:
+        run(parse_args([*plan.torchrun_arguments(), *program]))
+    except ChildFailedError as error:
+        _, failure = error.get_first_failure()
+        return failure.exitcode if failure.exitcode > 0 else 128 - failure.exitcode
+    except SignalException:
+        return EXIT_INTERRUPTED
+    return 0
 
 
 def count_devices() -> int:

@@ -1,6 +1,5 @@
-import sys
-
 import pytest
+import torch.distributed.run
 
 from tests.tiny.runs import tiny_run, write_dataset, write_model
 from tunesmith.errors import ConfigError
@@ -78,24 +77,12 @@ def test_a_number_that_is_none_is_named():
 
 def test_words_with_spaces_stay_whole(monkeypatch):
     seen = []
-
-    class Process:
-        def __init__(self, command):
-            seen.extend(command)
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            return None
-
-        def wait(self):
-            return 3
-
-    monkeypatch.setattr(launching.subprocess, "Popen", Process)
-    assert run_processes(LaunchPlan(2, main_port=5), ["run.yaml", "default_system=You are nice"]) == 3
-    assert seen[0] == sys.executable
-    assert seen[-3:] == ["train", "run.yaml", "default_system=You are nice"]
+    monkeypatch.setattr(torch.distributed.run, "run", seen.append)
+    assert run_processes(LaunchPlan(2, main_port=5), ["run.yaml", "default_system=You are nice"]) == 0
+    assert seen[0].module
+    assert seen[0].training_script == "tunesmith.cli.main"
+    assert seen[0].training_script_args == ["train", "run.yaml", "default_system=You are nice"]
+    assert seen[0].nproc_per_node == "2"
 
 
 @pytest.mark.processes
@@ -104,9 +91,15 @@ def test_a_command_line_trains_in_two_processes(tmp_path, monkeypatch):
     write_dataset(tmp_path / "data")
     monkeypatch.setenv("NPROC_PER_NODE", "2")
     config = tiny_run(tmp_path, max_steps=2)
-    words = [
-        f"{key}={','.join(value) if isinstance(value, list) else value}" for key, value in config.to_flat().items()
-    ]
     assert launching.launch(config, [str(tmp_path / "run.yaml")]) == 0
     assert (tmp_path / "out" / "adapter_model.safetensors").is_file()
     assert (tmp_path / "out" / "train_results.json").is_file()
+
+
+@pytest.mark.processes
+def test_the_exit_code_is_that_of_the_process_that_failed(tmp_path, capfd):
+    plan = LaunchPlan(2, main_port=launching._free_port())
+    assert run_processes(plan, [str(tmp_path / "missing.yaml")]) == ConfigError.exit_code
+    shown = capfd.readouterr().err
+    assert "there is no such file" in shown
+    assert "Traceback" not in shown

@@ -1,9 +1,19 @@
 import json
+import logging
+import math
+import os
+import signal
+import time
 
 import pytest
+import torch
+from transformers import TrainerCallback
 
 from tests.tiny.runs import tiny_run, write_dataset, write_model
-from tunesmith.training.run import run_training
+from tests.tiny.training import weights
+from tunesmith.config import load_config
+from tunesmith.errors import CheckpointError, TrainingError
+from tunesmith.training.run import run_training, train
 
 
 @pytest.fixture(scope="module")
@@ -41,3 +51,256 @@ def test_a_run_leaves_everything_in_its_folder(place, tmp_path):
     losses = [json.loads(line)["loss"] for line in (out / "trainer_log.jsonl").read_text().splitlines()]
     assert losses[-1] < losses[0]
     assert not result.is_interrupted
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_the_plan_says_what_will_happen(place, tmp_path, caplog):
+    with caplog.at_level(logging.INFO, logger="tunesmith"):
+        run_training(tiny_run(place, output_dir=str(tmp_path), max_steps=1, gradient_accumulation_steps=2))
+    plan = (tmp_path / "plan.txt").read_text(encoding="utf-8")
+    for words in (
+        "stage sft, lora rank 4 on all",
+        "trainable",
+        "frozen fp32, trained fp32",
+        "rows end to end, no padding",
+        "1 of 8 rows (4 x 2 accumulated), 0.33 epochs",
+        "toy",
+        str(tmp_path),
+    ):
+        assert words in plan
+    assert plan.strip() in caplog.text
+    assert len(plan.splitlines()) < 20
+
+
+def test_the_saved_configuration_runs_again_to_the_same_weights(place, tmp_path):
+    first = run_training(tiny_run(place, output_dir=str(tmp_path / "a"), max_steps=2, lora_dropout=0.1))
+    again = load_config(tmp_path / "a" / "run.yaml", {"output_dir": str(tmp_path / "b")})
+    second = train(again)
+    expected, found = weights(first.trainer.model), weights(second.trainer.model)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"finetuning_type": "full"},
+        {"finetuning_type": "freeze", "freeze_trainable_layers": 1},
+        {"padding_free": False, "gradient_checkpointing": True},
+        {"packing": True, "per_device_train_batch_size": 1},
+        {"stage": "pt", "dataset": "texts", "cutoff_len": 64},
+        {"train_sampling_strategy": "group_by_length", "optim": "adafactor", "lr_scheduler_type": "cosine"},
+        {"label_smoothing_factor": 0.1, "z_loss": 1e-4, "neftune_noise_alpha": 5, "weight_decay": 0.1},
+        {"bf16": True},
+    ],
+    ids=",".join,
+)
+def test_kinds_of_runs_learn(place, tmp_path, settings):
+    lora = {} if settings.get("finetuning_type", "lora") == "lora" else {"lora_rank": None}
+    chosen = {"num_train_epochs": 3, "logging_steps": 1, "save_strategy": "no", **settings, **lora}
+    run_training(tiny_run(place, output_dir=str(tmp_path), **chosen))
+    losses = [line["loss"] for line in lines_of(tmp_path / "trainer_log.jsonl")]
+    assert losses[-1] < losses[0]
+    assert (tmp_path / "chat_template.jinja").is_file()
+
+
+def test_evaluation_is_exact_to_the_token(place, tmp_path):
+    config = tiny_run(
+        place,
+        output_dir=str(tmp_path),
+        val_size=7,
+        do_train=False,
+        do_eval=True,
+        compute_accuracy=True,
+        per_device_eval_batch_size=3,
+    )
+    result = run_training(config)
+    rows = result.trainer.eval_dataset
+    total, items = 0.0, 0
+    for index in range(len(rows)):
+        ids, spans = torch.tensor(rows[index]["input_ids"])[None].long(), rows[index]["trained_spans"]
+        with torch.no_grad():
+            logits = result.trainer.model(input_ids=ids, use_cache=False).logits[0]
+        for start, end in zip(spans[::2], spans[1::2], strict=True):
+            positions = range(max(1, start), end)
+            total += sum(-logits[p - 1].log_softmax(-1)[ids[0, p]].item() for p in positions)
+            items += len(positions)
+    assert result.metrics["eval_loss"] == pytest.approx(total / items, rel=1e-5)
+    assert result.metrics["eval_perplexity"] == pytest.approx(math.exp(total / items), rel=1e-4)
+    assert 0 <= result.metrics["eval_accuracy"] <= 1
+    assert json.loads((tmp_path / "eval_results.json").read_text())["eval_loss"] == result.metrics["eval_loss"]
+    assert not (tmp_path / "adapter_model.safetensors").exists()
+
+
+def test_predictions_are_written_and_scored(place, tmp_path):
+    config = tiny_run(
+        place,
+        output_dir=str(tmp_path),
+        val_size=4,
+        do_train=True,
+        do_predict=True,
+        predict_with_generate=True,
+        max_new_tokens=6,
+        max_steps=2,
+        eval_strategy="steps",
+        eval_steps=2,
+    )
+    result = run_training(config)
+    lines = lines_of(tmp_path / "generated_predictions.jsonl")
+    assert len(lines) == 4
+    assert set(lines[0]) == {"prompt", "predict", "label"}
+    assert json.loads((tmp_path / "predict_results.json").read_text()).keys() >= {"predict_bleu-4", "predict_rouge-l"}
+    assert "eval_rouge-l" in lines_of(tmp_path / "trainer_log.jsonl")[-1]
+    assert result.metrics["predict_num_predictions"] == 4
+
+
+class InterruptAtTwo(TrainerCallback):
+    """Sends this process what Ctrl-C sends, during the second step."""
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        if state.global_step == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+class TerminateAtTwo(TrainerCallback):
+    """Sends this process what a scheduler sends, during the second step."""
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        if state.global_step == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("callback", [InterruptAtTwo, TerminateAtTwo])
+def test_an_interrupted_run_saves_draws_and_can_go_on(place, tmp_path, caplog, callback):
+    settings = {"num_train_epochs": 1, "logging_steps": 1, "plot_loss": True, "lora_dropout": 0.2}
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    whole = run_training(tiny_run(place, output_dir=str(tmp_path / "whole"), **settings))
+    name = f"{callback.__module__}:{callback.__name__}"
+    stopped = run_training(tiny_run(place, output_dir=str(tmp_path / "parts"), callbacks=name, **settings))
+    assert stopped.is_interrupted
+    assert "resume_from_checkpoint=true" in caplog.text
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    parts = tmp_path / "parts"
+    assert (parts / "checkpoint-2").is_dir()
+    assert (parts / "training_loss.png").is_file()
+    assert not (parts / "adapter_model.safetensors").exists()
+    resumed = run_training(tiny_run(place, output_dir=str(parts), resume_from_checkpoint=True, **settings))
+    expected, found = weights(whole.trainer.model), weights(resumed.trainer.model)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    kept = ("current_steps", "loss", "lr", "grad_norm", "epoch", "total_tokens")
+    logs = [
+        [{key: line[key] for key in kept} for line in lines_of(run / "trainer_log.jsonl")]
+        for run in (tmp_path / "whole", parts)
+    ]
+    assert logs[0] == logs[1]
+    assert resumed.metrics["train_loss"] == whole.metrics["train_loss"]
+
+
+class InterruptTwice(TrainerCallback):
+    """Presses Ctrl-C twice."""
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        if state.global_step == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1.1)
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_second_interruption_stops_at_once_and_still_draws(place, tmp_path):
+    name = f"{__name__}:InterruptTwice"
+    config = tiny_run(place, output_dir=str(tmp_path), callbacks=name, logging_steps=1, plot_loss=True)
+    with pytest.raises(KeyboardInterrupt):
+        run_training(config)
+    assert (tmp_path / "training_loss.png").is_file()
+    assert not (tmp_path / "checkpoint-2").exists()
+
+
+def test_resuming_with_another_batch_size_is_refused(place, tmp_path):
+    run_training(tiny_run(place, output_dir=str(tmp_path), save_steps=3))
+    config = tiny_run(place, output_dir=str(tmp_path), resume_from_checkpoint=True, per_device_train_batch_size=2)
+    with pytest.raises(CheckpointError, match="per_device_train_batch_size was 4 and is 2"):
+        run_training(config)
+
+
+def test_samples_are_printed_with_a_metric(place, tmp_path, caplog):
+    common = {"max_steps": 4, "sample_steps": 2, "max_new_tokens": 5}
+    with caplog.at_level(logging.INFO, logger="tunesmith"):
+        run_training(tiny_run(place, output_dir=str(tmp_path / "a"), val_size=4, **common))
+        run_training(tiny_run(place, output_dir=str(tmp_path / "b"), sample_prompts=["Who are you?"], **common))
+    shown = [message for message in caplog.messages if message.startswith("samples after step")]
+    assert len(shown) == 4
+    assert "samples after step 2 (sample_rouge-l" in shown[0]
+    assert "sample_distinct_words" in shown[3]
+    assert "> Who are you?" in shown[3]
+
+
+def test_early_stopping_and_the_best_model(place, tmp_path):
+    config = tiny_run(
+        place,
+        output_dir=str(tmp_path),
+        val_size=6,
+        num_train_epochs=20,
+        learning_rate=0.3,
+        eval_strategy="steps",
+        eval_steps=2,
+        save_steps=2,
+        save_total_limit=1,
+        load_best_model_at_end=True,
+        early_stopping_steps=2,
+    )
+    result = run_training(config)
+    state = result.state
+    assert state.global_step < state.max_steps
+    log = lines_of(tmp_path / "trainer_log.jsonl")
+    evaluated = {line["current_steps"]: line["eval_loss"] for line in log if "eval_loss" in line}
+    best = min(evaluated, key=evaluated.get)
+    assert state.best_model_checkpoint == str(tmp_path / f"checkpoint-{best}")
+    assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == sorted(
+        {f"checkpoint-{best}", f"checkpoint-{state.global_step}"}
+    )
+    assert result.trainer.evaluate()["eval_loss"] == pytest.approx(evaluated[best], rel=1e-6)
+
+
+def test_tensorboard_gets_the_numbers(place, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    config = tiny_run(
+        place,
+        output_dir=str(tmp_path / "out"),
+        report_to="tensorboard",
+        logging_dir=str(tmp_path / "board"),
+        logging_steps=1,
+        max_steps=3,
+    )
+    run_training(config)
+    events = EventAccumulator(str(tmp_path / "board")).Reload()
+    logged = [line["loss"] for line in lines_of(tmp_path / "out" / "trainer_log.jsonl")]
+    assert [event.value for event in events.Scalars("train/loss")] == pytest.approx(logged)
+    assert "train/tokens_per_second" in events.Tags()["scalars"]
+
+
+def test_a_failing_run_says_which_rows_and_draws_what_it_has(place, tmp_path):
+    name = f"{__name__}:PoisonAtThree"
+    config = tiny_run(place, output_dir=str(tmp_path), callbacks=name, logging_steps=1, plot_loss=True)
+    with pytest.raises(TrainingError, match=r"(?s)The loss of step 3 is nan.*data set toy, file .*toy.json, row \d+"):
+        run_training(config)
+    assert (tmp_path / "training_loss.png").is_file()
+
+
+class PoisonAtThree(TrainerCallback):
+    """Spoils a weight before the third step."""
+
+    def on_step_begin(self, args, state, control, model=None, **kwargs):
+        if state.global_step == 2:
+            with torch.no_grad():
+                next(p for p in model.parameters() if p.requires_grad).fill_(float("nan"))
+
+
+def test_effective_tokens_are_reported_when_asked_for(place, tmp_path):
+    config = tiny_run(
+        place, output_dir=str(tmp_path), max_steps=2, include_effective_tokens_per_second=True, save_strategy="no"
+    )
+    result = run_training(config)
+    assert 0 < result.metrics["effective_tokens_per_sec"] < result.metrics["tokens_per_second"]

@@ -3,6 +3,7 @@
 import logging
 import signal
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -21,9 +22,18 @@ class Interruption(TrainerCallback):  # type: ignore[misc]
     of all of theirs.
     """
 
-    def __init__(self, agree: Callable[[bool], bool]) -> None:
+    def __init__(self, agree: Callable[[bool], bool], *, repeat_after_seconds: float = 1.0) -> None:
+        """Make the callback.
+
+        Args:
+            agree: Makes one decision of those of all processes.
+            repeat_after_seconds: A second Ctrl-C counts only after this time. A terminal sends one to every process, and
+                torchrun passes its own on to the same processes again.
+        """
         self._agree = agree
+        self._repeat_after_seconds = repeat_after_seconds
         self._is_asked = False
+        self._asked_at = 0.0
         self._previous: dict[int, Any] = {}
         self.step: int | None = None
         """The step after which the run was stopped, `None` if it was not."""
@@ -67,10 +77,13 @@ class Interruption(TrainerCallback):  # type: ignore[misc]
         self._previous = {}
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._is_asked and number == signal.SIGINT:
-            self.release()
-            raise KeyboardInterrupt
-        self._is_asked = True
+        now = time.monotonic()
+        if self._is_asked:
+            if number == signal.SIGINT and now - self._asked_at > self._repeat_after_seconds:
+                self.release()
+                raise KeyboardInterrupt
+            return
+        self._is_asked, self._asked_at = True, now
         logger.warning(
             "%s: finishing this step, then saving a checkpoint. Press Ctrl-C again to stop at once.",
             signal.Signals(number).name,

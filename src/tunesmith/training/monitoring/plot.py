@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 PLOT_FILE = "training_loss.png"
 _BLUE, _ORANGE, _GREEN, _GREY = "#1f5fa8", "#d9730d", "#2e8b57", "#9db7d5"
-_HALF_LIFE_SHARE = 0.04
+_HALF_LIFE_SHARE = 0.02
 """Half-life of the smoothing, as a share of the points of a run."""
 
 
