@@ -119,7 +119,7 @@ def run_processes(plan: LaunchPlan, words: Sequence[str]) -> int:
     logger.info("Starting %d processes with torchrun.", plan.num_processes)
     # What the processes write is their own; torchrun's account of their exit codes adds a page to each error.
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
-    # After a signal, torchrun kills what is not done in 30 s; finishing a step and writing a checkpoint may take longer.
+    # torchrun kills what is not done 30 s after a signal; finishing a step and writing a checkpoint may take longer.
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SHUTDOWN_SECONDS))
     # A list, not a text: settings with spaces in them stay whole.
     program = ["-m", "tunesmith.cli.main", "train", *words]

@@ -91,6 +91,7 @@ def test_a_command_line_trains_in_two_processes(tmp_path, monkeypatch):
     write_dataset(tmp_path / "data")
     monkeypatch.setenv("NPROC_PER_NODE", "2")
     config = tiny_run(tmp_path, max_steps=2)
+    (tmp_path / "run.yaml").write_text(config.to_yaml(), encoding="utf-8")
     assert launching.launch(config, [str(tmp_path / "run.yaml")]) == 0
     assert (tmp_path / "out" / "adapter_model.safetensors").is_file()
     assert (tmp_path / "out" / "train_results.json").is_file()

@@ -36,7 +36,7 @@ def _load(name: str) -> TrainerCallback:
             f"callbacks: there is no module {error.name!r}, which {name!r} needs. "
             f"Looked in {here} and in the installed packages."
         ) from error
-    found = vars(module).get(class_name)
+    found = getattr(module, class_name, None)  # not vars(): packages that load lazily have it only when asked
     if not (isinstance(found, type) and issubclass(found, TrainerCallback)):
         known = [
             key

@@ -27,8 +27,8 @@ class Interruption(TrainerCallback):  # type: ignore[misc]
 
         Args:
             agree: Makes one decision of those of all processes.
-            repeat_after_seconds: A second Ctrl-C counts only after this time. A terminal sends one to every process, and
-                torchrun passes its own on to the same processes again.
+            repeat_after_seconds: A second Ctrl-C counts only after this time. A terminal sends one to every process,
+                and torchrun passes its own on to the same processes again.
         """
         self._agree = agree
         self._repeat_after_seconds = repeat_after_seconds
