@@ -20,7 +20,7 @@ from tunesmith.data.chat import ChatTemplate, resolve_template
 from tunesmith.errors import ConfigError, ModelError
 from tunesmith.inference.load import load_run_tokenizer
 from tunesmith.inference.local import resolve_stop_ids
-from tunesmith.models import load_model
+from tunesmith.models import LoadedModel, load_model
 from tunesmith.runtime.files import atomic_directory
 
 PROBE_TEXT = "The quick brown fox jumps over the lazy dog. 你好，世界。 1 + 1 = 2\n"
@@ -63,8 +63,9 @@ def export_model(config: RunConfig) -> ExportReport:
     if template is not None:
         template.apply_to_tokenizer(tokenizer)
     probe = torch.tensor([tokenizer(PROBE_TEXT, add_special_tokens=False)["input_ids"]])
-    model = _load_exact(config, tokenizer)
-    dtype = resolve_export_dtype(config, model)
+    loaded = _load_exact(config, tokenizer)
+    model = loaded.model.to(_merge_device(config))
+    dtype = resolve_export_dtype(config.model.infer_dtype, loaded.stored_dtype)
     model, merge_difference = merge_adapters(model, config.adapter.adapter_name_or_path, probe)
     cast_parameters(model, dtype)
     stop_ids = write_generation_settings(model, tokenizer, template.end_markers if template else ())
@@ -74,7 +75,7 @@ def export_model(config: RunConfig) -> ExportReport:
         model.save_pretrained(folder, max_shard_size=f"{config.export.export_size}GB")
         tokenizer.save_pretrained(folder)
         _make_readable(folder)
-        del model  # two copies of a large model may not fit
+        del model, loaded  # two copies of a large model may not fit
         reload_difference = check_reload(folder, expected, probe, device)
     return ExportReport(
         folder=out,
@@ -123,13 +124,16 @@ def check_reload(folder: Path, expected: Tensor, probe: Tensor, device: torch.de
     return difference
 
 
-def resolve_export_dtype(config: RunConfig, model: PreTrainedModel) -> torch.dtype:
-    """Return the type that weights are written in: the one asked for, or the one the base model was stored in."""
-    asked = config.model.infer_dtype
+def resolve_export_dtype(asked: str, stored: torch.dtype | None) -> torch.dtype:
+    """Return the type that weights are written in.
+
+    Args:
+        asked: `infer_dtype`; `auto` keeps the stored type.
+        stored: Type that the base model was stored in. GGUF files have none of their own: they become bfloat16.
+    """
     if asked != "auto":
         return {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}[asked]
-    stored = model.config.dtype
-    return stored if isinstance(stored, torch.dtype) else torch.bfloat16
+    return stored or torch.bfloat16
 
 
 def cast_parameters(model: PreTrainedModel, dtype: torch.dtype) -> None:
@@ -166,15 +170,14 @@ def relative_difference(actual: Tensor, expected: Tensor) -> float:
     return float((actual - expected).abs().max() / expected.abs().max().clamp_min(1e-6))
 
 
-def _load_exact(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+def _load_exact(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> LoadedModel:
     """Load the base model in float32, without adapters."""
     exact = replace(
         config,
         model=replace(config.model, infer_dtype="float32"),
         adapter=replace(config.adapter, adapter_name_or_path=()),
     )
-    model = load_model(exact, tokenizer, is_trainable=False).model
-    return model.to(_merge_device(config))
+    return load_model(exact, tokenizer, is_trainable=False)
 
 
 def _merge_device(config: RunConfig) -> torch.device:

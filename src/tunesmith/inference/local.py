@@ -115,7 +115,6 @@ class LocalGenerator:
             input_ids=ids.to(device),
             attention_mask=mask.to(device),
             generation_config=self._build_generation_config(options, prompt_tokens=width),
-            use_cache=True,  # training switches it off in the model's own configuration
             tokenizer=self.tokenizer if self.stop_texts else None,
             **extra,
         )
@@ -127,6 +126,7 @@ class LocalGenerator:
             "repetition_penalty": options.repetition_penalty,
             "eos_token_id": list(self.stop_ids) or None,
             "pad_token_id": self._pad_id,
+            "use_cache": True,  # training switches it off in the model's own configuration
             "stop_strings": list(self.stop_texts) or None,
         }
         # A prompt that leaves no room still gets one token: an empty answer is easier to understand than a crash.
