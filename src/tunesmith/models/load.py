@@ -156,7 +156,7 @@ def _load_base(
     attention: AttentionChoice,
     dtype: torch.dtype,
 ) -> PreTrainedModel:
-    options = {"dtype": dtype, "attn_implementation": attention.implementation}
+    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention.implementation}
     try:
         if config.model.train_from_scratch:
             remote = config.model.trust_remote_code

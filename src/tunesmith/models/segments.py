@@ -95,7 +95,7 @@ def build_segments_mask(  # noqa: PLR0913, PLR0917 - the signature is transforme
         segments = _find_segments(batch_size, q_length, mask_function, local_size, device)
         if segments is not None:
             return segments
-    return sdpa_mask(
+    mask: Tensor | None = sdpa_mask(
         batch_size=batch_size,
         q_length=q_length,
         kv_length=kv_length,
@@ -106,6 +106,7 @@ def build_segments_mask(  # noqa: PLR0913, PLR0917 - the signature is transforme
         local_size=local_size,
         **kwargs,
     )
+    return mask
 
 
 def _find_segments(
@@ -188,7 +189,7 @@ def segments_attention(  # noqa: PLR0913, PLR0917 - the signature is transformer
         return _attend(query, key, value, None, scores).contiguous(), None
     if query.shape[0] == 1:
         return _attend_row(query, key, value, segments, 0, scores), None
-    rows = zip(query.split(1), key.split(1), value.split(1), strict=True)
+    rows = zip(torch.split(query, 1), torch.split(key, 1), torch.split(value, 1), strict=True)
     return torch.cat([_attend_row(q, k, v, segments, row, scores) for row, (q, k, v) in enumerate(rows)]), None
 
 
@@ -215,7 +216,8 @@ def _attend_row(query: Tensor, key: Tensor, value: Tensor, segments: Segments, r
     lengths = segments.lengths[row]
     # One split, not one slice per sample: the gradient of a split is one concatenation, that of a slice is a zero
     # tensor of the whole row, which alone doubles the time of 16 samples.
-    parts = zip(query.split(lengths, 2), key.split(lengths, 2), value.split(lengths, 2), lengths, strict=True)
+    queries, keys, values = (torch.split(each, list(lengths), 2) for each in (query, key, value))
+    parts = zip(queries, keys, values, lengths, strict=True)
     attended = []
     for q, k, v, length in parts:
         band = segments.band(length, query.device) if segments.is_windowed(length) else None

@@ -66,7 +66,9 @@ def summarize_parameters(model: nn.Module) -> ParameterSummary:
         counts[group] = [trainable + size * parameter.requires_grad, total + size]
         dtypes.setdefault(group, set()).add(_short(parameter.dtype))
     order = sorted(counts, key=_ORDER.index)
-    return ParameterSummary(tuple(GroupSummary(group, *counts[group], tuple(sorted(dtypes[group]))) for group in order))
+    return ParameterSummary(
+        tuple(GroupSummary(group, counts[group][0], counts[group][1], tuple(sorted(dtypes[group]))) for group in order)
+    )
 
 
 def list_parameter_status(model: nn.Module) -> Iterable[str]:

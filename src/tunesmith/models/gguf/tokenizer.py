@@ -73,7 +73,7 @@ def _build_byte_level(metadata: GgufMetadata, split_special_tokens: bool) -> Pre
     if normalizer is not None:
         backend.normalizer = normalizer
     backend.pre_tokenizer = rules.build()
-    backend.decoder = decoders.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
     _add_marked_tokens(backend, metadata)
     template = _template_processing(metadata, rules)
     if template is not None:
@@ -125,7 +125,7 @@ def _template_processing(metadata: GgufMetadata, rules: PreTokenizer) -> process
 
 
 def _find_chat_template(metadata: GgufMetadata) -> str | dict[str, str] | None:
-    default = metadata.find("tokenizer.chat_template")
+    default: str | None = metadata.find("tokenizer.chat_template")
     names = metadata.find("tokenizer.chat_templates") or []
     if not names:
         return default

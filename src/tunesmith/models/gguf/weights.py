@@ -61,7 +61,9 @@ def load_weights(
     model.generation_config = GenerationConfig(
         bos_token_id=config.bos_token_id,
         eos_token_id=config.eos_token_id,
-        pad_token_id=config.pad_token_id if config.pad_token_id is not None else (end_token_ids(metadata) or [None])[0],
+        pad_token_id=config.pad_token_id
+        if config.pad_token_id is not None
+        else next(iter(end_token_ids(metadata)), None),
     )
     return model
 
