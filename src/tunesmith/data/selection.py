@@ -37,7 +37,7 @@ def select_chunks(spec: DatasetSpec, chunk_rows: int, *, max_rows: int | None, s
             yield RawChunk(first, rows)
             first += len(rows)
         return
-    selected = chain.from_iterable(chunks)
+    selected: Iterator[RawRow] = chain.from_iterable(chunks)
     if spec.num_samples is not None:
         total = sum(len(rows) for rows in read_rows(spec, chunk_rows))
         selected = _repeat(selected, sample_counts(total, spec.num_samples, seed))

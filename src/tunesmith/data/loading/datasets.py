@@ -40,7 +40,7 @@ class ExampleDataset(Dataset[Example]):
         starts = np.cumsum([0, *(chunk.num_rows for chunk in self._chunks)]).tolist()
         self._starts: list[int] = starts[:-1]
         self._len: int = starts[-1] if indices is None else len(indices)
-        self._places = None if indices is None else memoryview(np.ascontiguousarray(indices, dtype=np.int64))
+        self._places = None if indices is None else np.ascontiguousarray(indices, dtype=np.int64).data
 
     def __len__(self) -> int:
         return self._len
@@ -121,9 +121,9 @@ class _ChunkViews:
     def __init__(self, chunk: EncodedChunk, first_row_id: int) -> None:
         self.ids = chunk.input_ids
         self.spans = chunk.trained_spans
-        self.id_borders = memoryview(chunk.id_borders)
-        self.span_borders = memoryview(chunk.span_borders)
-        self.rows = memoryview(chunk.row)
+        self.id_borders = chunk.id_borders.data
+        self.span_borders = chunk.span_borders.data
+        self.rows = chunk.row.data
         self.num_rows = len(chunk)
         self.first_row_id = first_row_id
 

@@ -206,11 +206,10 @@ def _chunk_of_batch(batch: Any) -> EncodedChunk:
 
 
 def _checksum(chunk: EncodedChunk) -> int:
+    arrays = (chunk.input_ids, chunk.id_borders, chunk.trained_spans, chunk.span_borders)
     value = 0
-    for array in (chunk.input_ids, chunk.id_borders, chunk.trained_spans, chunk.span_borders):
-        value = zlib.crc32(array, value)
-    for array in (chunk.row, chunk.file, chunk.file_row):
-        value = zlib.crc32(array, value)
+    for view in (array.data for array in (*arrays, chunk.row, chunk.file, chunk.file_row)):
+        value = zlib.crc32(view, value)
     return value
 
 
