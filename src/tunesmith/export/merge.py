@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 from tunesmith.config import RunConfig
 from tunesmith.data.chat import ChatTemplate, resolve_template
 from tunesmith.errors import ConfigError, ModelError
-from tunesmith.inference.load import load_run_tokenizer
+from tunesmith.inference.load import hide_progress_without_terminal, load_run_tokenizer
 from tunesmith.inference.local import resolve_stop_ids
 from tunesmith.models import LoadedModel, load_model
 from tunesmith.runtime.files import atomic_directory
@@ -57,6 +57,7 @@ def export_model(config: RunConfig) -> ExportReport:
         ConfigError: `export_dir` is missing or in use.
         ModelError: One of the checks failed; nothing is left behind.
     """
+    hide_progress_without_terminal()
     out = _check_destination(config)
     tokenizer = load_run_tokenizer(config)
     template = _find_template(config, tokenizer)
@@ -162,7 +163,8 @@ def measure_logits(model: torch.nn.Module, probe: Tensor) -> Tensor:
     """Return the logits of the probe in float32. Shape [tokens, vocabulary]."""
     device = next(model.parameters()).device
     with torch.inference_mode():
-        return model(input_ids=probe.to(device), use_cache=False).logits[0].float().cpu()
+        logits: Tensor = model(input_ids=probe.to(device), use_cache=False).logits[0]
+    return logits.float().cpu()
 
 
 def relative_difference(actual: Tensor, expected: Tensor) -> float:

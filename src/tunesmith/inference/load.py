@@ -1,9 +1,11 @@
 """A model ready to answer: model, tokenizer and chat template of a configuration, in one piece."""
 
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
+from transformers.utils import logging as transformers_logging
 
 from tunesmith.config import RunConfig
 from tunesmith.data.chat import ChatTemplate, resolve_template
@@ -24,11 +26,18 @@ class LoadedGenerator:
 
 def load_generator(config: RunConfig) -> LoadedGenerator:
     """Load the model of a configuration, with its adapters, ready to generate."""
+    hide_progress_without_terminal()
     tokenizer = load_run_tokenizer(config)
     template = resolve_template(config.data, tokenizer)
     loaded = load_model(config, tokenizer, is_trainable=False)
     generator = LocalGenerator(loaded.model, tokenizer, end_markers=template.end_markers)
     return LoadedGenerator(generator, tokenizer, template, build_generation_options(config))
+
+
+def hide_progress_without_terminal() -> None:
+    """Keep transformers from drawing progress bars where nobody watches: in pipes and log files they are noise."""
+    if not sys.stderr.isatty():
+        transformers_logging.disable_progress_bar()
 
 
 def load_run_tokenizer(config: RunConfig) -> PreTrainedTokenizerBase:

@@ -111,13 +111,14 @@ class LocalGenerator:
             ids[row, width - len(prompt) :] = torch.tensor(prompt, dtype=torch.long)
             mask[row, width - len(prompt) :] = 1
         device = self.model.device
-        return self.model.generate(
+        output: Tensor = self.model.generate(
             input_ids=ids.to(device),
             attention_mask=mask.to(device),
             generation_config=self._build_generation_config(options, prompt_tokens=width),
             tokenizer=self.tokenizer if self.stop_texts else None,
             **extra,
         )
+        return output
 
     def _build_generation_config(self, options: GenerationOptions, prompt_tokens: int) -> GenerationConfig:
         settings: dict[str, Any] = {

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tunesmith.cli import output
+from tunesmith.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:
     from tunesmith.config import RunConfig
@@ -31,7 +32,13 @@ def run(arguments: Sequence[str]) -> int:
 
     words = expand_recipe(["quickstart", *arguments])
     source, overrides = parse_command_line(words)
-    config = load_config(source, overrides, purpose="train")
+    try:
+        config = load_config(source, overrides, purpose="train")
+    except ConfigError as error:
+        if any(word.removeprefix("--").startswith("model_name_or_path") for word in arguments):
+            raise
+        hint = ConfigProblem("quickstart", "`make quickstart` in a checkout fetches the recipe's model first.")
+        raise ConfigError([*error.problems, hint]) from error
     from tunesmith.training.launch import launch
 
     before = _answer_questions(_without_training(config))

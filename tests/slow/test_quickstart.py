@@ -1,0 +1,41 @@
+"""The quickstart as a user meets it: the real model, the whole run. Some minutes on two cores."""
+
+import io
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tunesmith.cli.main import main
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Convert the GGUF file that TUNESMITH_MODEL_FILE names, as `make quickstart` does."""
+    file = os.environ.get("TUNESMITH_MODEL_FILE")
+    if not file:
+        pytest.skip("TUNESMITH_MODEL_FILE is not set: it names a GGUF file of SmolLM2-135M-Instruct")
+    folder = tmp_path_factory.mktemp("model") / "smollm2"
+    assert main(["export", str(Path(file).resolve()), str(folder), "infer_dtype=bfloat16"]) == 0
+    return folder
+
+
+def test_the_converted_model_knows_the_capital_of_france(model, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("What is the capital of France?\n"))
+    assert main(["chat", str(model), "do_sample=false", "max_new_tokens=30"]) == 0
+    assert capsys.readouterr().out == "The capital of France is Paris.\n"
+
+
+def test_the_quickstart_teaches_the_model_its_name(model, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["quickstart", f"model_name_or_path={model}", "row_variables.name=Ada"]) == 0
+    shown = capsys.readouterr().out
+    before, after = (re.findall(rf"^  {moment}: (.*)$", shown, re.MULTILINE) for moment in ("before", "after"))
+    assert not any("Ada" in answer for answer in before)
+    assert "Ada" in after[0]
+    assert "Ada" in after[1]
+    assert re.search(r"[\u4e00-\u9fff]", after[1])
