@@ -1,5 +1,6 @@
 """The chat templates that come with the program: one file in `templates/` and one line here each."""
 
+import hashlib
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +24,10 @@ class TemplateEntry:
     rewrites_history: bool = False
     """Whether earlier answers are printed differently from the last one, so that each answer needs a row of its own."""
 
+    twins: tuple[str, ...] = ()
+    """SHA-256 of templates of published models that print the same for every conversation. Their rows are rendered
+    with our marks in one go, which is several times faster than prefix by prefix; the tokenizer keeps its own text."""
+
     @property
     def marked_source(self) -> str:
         """The template with `{% generation %}` marks around answers and their end markers."""
@@ -45,7 +50,12 @@ ENTRIES = (
     TemplateEntry("mistral", _EOS),
     TemplateEntry("phi", "<|end|>"),
     TemplateEntry("qwen", "<|im_end|>", aliases=("qwen2", "qwen2_5")),
-    TemplateEntry("qwen3", "<|im_end|>", rewrites_history=True),
+    TemplateEntry(
+        "qwen3",
+        "<|im_end|>",
+        rewrites_history=True,
+        twins=("87a2728cb8dc9fe424d624542f6060ec05a1d285ebbec578bb078900e33396b5",),
+    ),
     TemplateEntry("vicuna", _EOS),
 )
 
@@ -71,3 +81,9 @@ def find_entry(name: str) -> TemplateEntry | None:
 def find_entry_by_source(source: str) -> TemplateEntry | None:
     """Return the entry whose text a tokenizer carries, as after a run that used one of ours; or nothing."""
     return next((entry for entry in ENTRIES if entry.source == source), None)
+
+
+def find_twin(source: str) -> TemplateEntry | None:
+    """Return the entry that prints the same as the template of a published model, or nothing."""
+    digest = hashlib.sha256(source.encode()).hexdigest()
+    return next((entry for entry in ENTRIES if digest in entry.twins), None)

@@ -124,17 +124,29 @@ def compile_template(source: str) -> jinja2.Template:
         raise TemplateError(f"the chat template is not valid Jinja (line {error.lineno}): {error.message}") from error
 
 
-def _pieces(
+_ROW_ERRORS = (
+    jinja2.exceptions.TemplateError,
+    TypeError,
+    KeyError,
+    ValueError,
+    AttributeError,
+    IndexError,
+)
+"""What a template may raise on a row. It is a program over the row: its errors say that this row does not suit it."""
+
+
+def _stream(
     source: str, messages: Sequence[Mapping[str, Any]], tools: list[Any] | None, variables: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Yield what the template prints, piece by piece."""
+    """Return an iterator over what the template prints, piece by piece."""
     template = compile_template(source)
-    context = template.new_context({"messages": messages, "tools": tools, "documents": None, **variables})
-    try:
-        yield from template.root_render_func(context)
-    except (jinja2.exceptions.TemplateError, TypeError, KeyError, ValueError, AttributeError, IndexError) as error:
-        # A template is a program over the row: what it raises says that this row does not suit it.
-        raise RenderingRefusedError("the chat template refuses the row", str(error)) from error
+    names = {"messages": messages, "tools": tools, "documents": None, **variables}
+    pieces: Iterator[str] = template.root_render_func(template.new_context(names))
+    return pieces
+
+
+def _refusal(error: Exception) -> RenderingRefusedError:
+    return RenderingRefusedError("the chat template refuses the row", str(error))
 
 
 def render_text(
@@ -151,7 +163,10 @@ def render_text(
     Raises:
         RenderingRefusedError: The template raises on these messages.
     """
-    return "".join(_pieces(source, messages, tools, variables))
+    try:
+        return "".join(_stream(source, messages, tools, variables))
+    except _ROW_ERRORS as error:
+        raise _refusal(error) from error
 
 
 def render_marked(
@@ -164,11 +179,14 @@ def render_marked(
     """
     parts: list[str] = []
     current: list[str] = []
-    for piece in _pieces(source, messages, tools, variables):
-        if piece is _BEGIN or piece is _END:
-            parts.append("".join(current))
-            current = []
-        else:
-            current.append(piece)
+    try:
+        for piece in _stream(source, messages, tools, variables):
+            if piece is _BEGIN or piece is _END:
+                parts.append("".join(current))
+                current = []
+            else:
+                current.append(piece)
+    except _ROW_ERRORS as error:
+        raise _refusal(error) from error
     parts.append("".join(current))
     return parts

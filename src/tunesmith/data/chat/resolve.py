@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from transformers import PreTrainedTokenizerBase
 
-from tunesmith.data.chat.catalog import TemplateEntry, find_entry, find_entry_by_source, template_names
+from tunesmith.data.chat.catalog import TemplateEntry, find_entry, find_entry_by_source, find_twin, template_names
 from tunesmith.data.chat.prefixes import Ending
 from tunesmith.data.chat.probe import Render, accepts_system, find_ending, find_tool_support
 from tunesmith.data.chat.render import RenderingRefusedError, compile_template, render_marked, render_text
@@ -124,6 +124,7 @@ def _from_entry(entry: TemplateEntry, tokenizer: PreTrainedTokenizerBase, defaul
 
 def _from_tokenizer(source: str, tokenizer: PreTrainedTokenizerBase, default_system: str | None) -> ChatTemplate:
     special_tokens = _special_tokens(tokenizer)
+    twin = find_twin(source)
     source = _with_default_system(source, default_system)
     compile_template(source)
     render = _renderer(source, special_tokens)
@@ -138,12 +139,13 @@ def _from_tokenizer(source: str, tokenizer: PreTrainedTokenizerBase, default_sys
         raise TemplateError(
             f"template is auto, but {error}. Name one of ours instead: {', '.join(template_names())}."
         ) from error
+    marked_source = _with_default_system(twin.marked_source, default_system) if twin else source
     return ChatTemplate(
         name="auto",
         source=source,
-        marked_source=source,
-        method="marks" if _marks_are_whole(source, special_tokens, ending) else "prefixes",
-        rewrites_history=False,
+        marked_source=marked_source,
+        method="marks" if twin or _marks_are_whole(source, special_tokens, ending) else "prefixes",
+        rewrites_history=twin is not None and twin.rewrites_history,
         ending=ending,
         special_tokens=tuple(special_tokens.items()),
         tools=find_tool_support(render),

@@ -164,6 +164,10 @@ class ChatTemplate:
         return dict(self.special_tokens)
 
     @cached_property
+    def _prints_all_tools(self) -> bool:
+        return self.tools == ToolSupport(schemas=True, calls=True, results=True)
+
+    @cached_property
     def _row_variables(self) -> dict[str, Any]:
         return {**self._variables, **_NO_PROMPT}
 
@@ -187,6 +191,8 @@ class ChatTemplate:
         ]
 
     def _check_tools(self, conversation: Conversation) -> None:
+        if self._prints_all_tools:
+            return
         if conversation.tools and not self.tools.schemas:
             raise RenderingRefusedError("the chat template cannot print tools", f"template {self.name}")
         for message in conversation.messages:

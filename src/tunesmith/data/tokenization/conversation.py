@@ -86,7 +86,7 @@ class ConversationEncoder:
 def build_row(ids: Sequence[Sequence[int]], train_on_prompt: bool) -> EncodedRow:
     """Return the row of pieces that all fit; pieces at odd places are learnt."""
     flat = list(chain.from_iterable(ids))
-    spans = [0, len(flat)] if train_on_prompt else trained_spans(map(len, ids))
+    spans = [0, len(flat)] if train_on_prompt else trained_spans(ids)
     return EncodedRow(np.array(flat, dtype=np.int32), np.array(spans, dtype=np.int32))
 
 

@@ -1,6 +1,6 @@
 """Which text of a row is learnt: by place, never by what a token is equal to."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tunesmith.data.chat.segment import Segment
@@ -41,16 +41,17 @@ def learnt_pieces(row: Sequence[Segment], messages: Sequence[Message], *, only_l
     return pieces
 
 
-def trained_spans(lengths: Iterable[int]) -> list[int]:
+def trained_spans(pieces: Sequence[Sequence[int]]) -> list[int]:
     """Return the flattened half-open ranges that the learnt pieces take.
 
     Args:
-        lengths: Number of tokens of each piece, beginning with a prompt: pieces at odd places are learnt.
+        pieces: Ids of each piece, beginning with a prompt: pieces at odd places are learnt.
     """
     spans: list[int] = []
     position = 0
-    for place, length in enumerate(lengths):
-        if place % 2 and length:
-            spans += (position, position + length)
-        position += length
+    for place, ids in enumerate(pieces):
+        start = position
+        position += len(ids)
+        if place % 2 and position > start:
+            spans += (start, position)
     return spans

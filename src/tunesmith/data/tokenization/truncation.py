@@ -186,7 +186,7 @@ class Truncator:
 
     def _build(self, ids: Sequence[Sequence[int]], lost: frozenset[Truncation]) -> EncodedRow:
         flat = [token for piece in ids for token in piece]
-        spans = [0, len(flat)] if self._options.train_on_prompt else trained_spans(map(len, ids))
+        spans = [0, len(flat)] if self._options.train_on_prompt else trained_spans(ids)
         return EncodedRow(np.array(flat, dtype=np.int32), np.array(spans, dtype=np.int32), lost)
 
 

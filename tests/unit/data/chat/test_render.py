@@ -1,0 +1,54 @@
+import pytest
+
+from tunesmith.data.chat.render import RenderingRefusedError, compile_template, render_marked, render_text
+from tunesmith.errors import TemplateError
+
+MESSAGES = [{"role": "user", "content": "Q"}]
+
+
+def test_text_is_cut_at_the_marks():
+    source = "a{% generation %}b{{ messages[0]['content'] }}{% endgeneration %}c{% generation %}{% endgeneration %}"
+    assert render_marked(source, MESSAGES, None, {}) == ["a", "bQ", "c", "", ""]
+    assert render_text(source, MESSAGES, None, {}) == "abQc"
+
+
+def test_marks_inside_a_macro_are_lost_but_the_text_is_not():
+    source = "{% macro say(x) %}{% generation %}{{ x }}{% endgeneration %}{% endmacro %}a{{ say('b') }}"
+    assert render_marked(source, MESSAGES, None, {}) == ["ab"]
+
+
+def test_empty_text_is_not_taken_for_a_mark():
+    assert render_marked("{{ '' }}a{{ messages[0]['content'][:0] }}", MESSAGES, None, {}) == ["a"]
+
+
+def test_tojson_leaves_text_readable():
+    assert render_text("{{ {'a': '<é>'} | tojson }}", MESSAGES, None, {}) == '{"a": "<é>"}'
+
+
+def test_loop_controls_and_namespaces_work():
+    source = (
+        "{% set ns = namespace(n=0) %}{% for i in range(9) %}{% if i == 3 %}{% break %}{% endif %}"
+        "{% set ns.n = i %}{% endfor %}{{ ns.n }}"
+    )
+    assert render_text(source, MESSAGES, None, {}) == "2"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{% set ns = namespace(__class__=1) %}",
+        "{{ messages.append(1) }}",
+        "{{ raise_exception('no') }}",
+        "{{ 'a' + none }}",
+        "{{ nothing.at_all }}",
+    ],
+)
+def test_what_a_template_may_not_or_cannot_do_refuses_the_row(source):
+    with pytest.raises(RenderingRefusedError, match="the chat template refuses the row"):
+        render_text(source, MESSAGES, None, {})
+
+
+def test_broken_jinja_is_named_with_its_line():
+    with pytest.raises(TemplateError, match=r"not valid Jinja \(line 2\)"):
+        compile_template("a\n{% if %}")

@@ -1,0 +1,212 @@
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as limits
+
+from tests.unit.data.chat.conversations import (
+    NAMES,
+    as_dicts,
+    conversations,
+    settings,
+    talk,
+    template_of,
+    texts,
+    tokenizer_of,
+)
+from tunesmith.data.chat import RenderingRefusedError, resolve_template
+from tunesmith.data.records import Conversation, Message, ToolCall
+
+TOOLS = '[{"name": "weather", "parameters": {"type": "object", "properties": {}}}]'
+
+
+def asked_with_tools() -> Conversation:
+    return Conversation(
+        (
+            Message("user", "Rain?"),
+            Message("assistant", "", (ToolCall("weather", '{"city": "Köln"}'),)),
+            Message("tool", '{"rain": true}'),
+            Message("assistant", "Yes."),
+        ),
+        TOOLS,
+    )
+
+
+@pytest.mark.parametrize("kind", ["byte_level", "metaspace"])
+@pytest.mark.parametrize("name", NAMES)
+def test_rendering_is_what_the_saved_template_prints(name, kind):
+    tokenizer = tokenizer_of(kind)
+    template = template_of(name, tokenizer)
+    template.apply_to_tokenizer(tokenizer)
+
+    @limits(max_examples=25, deadline=None)
+    @given(conversations(texts))
+    def holds(conversation):
+        row = template.render_segments(conversation)[-1]
+        served = tokenizer.apply_chat_template(as_dicts(conversation), tokenize=False)
+        assert "".join(segment.text for segment in row) == served
+        prompt = tokenizer.apply_chat_template(as_dicts(conversation)[:-1], tokenize=False, add_generation_prompt=True)
+        assert template.render_prompt(conversation.messages[:-1]) == prompt
+        assert served.startswith(prompt)
+
+    holds()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_answers_and_their_end_markers_are_marked(name):
+    template = template_of(name, tokenizer_of("metaspace"))
+    marker = template.end_markers[0]
+    rows = template.render_segments(talk("Q", "first", "R", "second"))
+    marked = [segment.text for row in rows for segment in row if segment.trained]
+    bare = [text.replace("<think>\n\n</think>\n\n", "").strip(" ") for text in marked]
+    assert bare == [f"first{marker}", f"second{marker}"]
+
+
+def test_message_index_names_the_answer():
+    template = template_of("chatml", tokenizer_of("byte_level"))
+    (row,) = template.render_segments(talk("Q", "A", "R", "B", system="S"))
+    assert [(segment.message_index, segment.trained) for segment in row] == [
+        (2, False),
+        (2, True),
+        (4, False),
+        (4, True),
+        (4, False),
+    ]
+
+
+def test_a_template_that_drops_earlier_reasoning_gets_one_row_per_answer():
+    template = template_of("qwen3", tokenizer_of("byte_level"))
+    rows = template.render_segments(talk("Q", "<think>\nhm\n</think>\n\nA", "R", "B"))
+    assert [["".join(s.text for s in row if s.trained)] for row in rows] == [
+        ["<think>\nhm\n</think>\n\nA<|im_end|>"],
+        ["<think>\n\n</think>\n\nB<|im_end|>"],
+    ]
+    assert "hm" not in "".join(segment.text for segment in rows[1])
+    only = template.render_segments(talk("Q", "<think>\nhm\n</think>\n\nA", "R", "B"), only_last=True)
+    assert only == rows[1:]
+
+
+def test_prompts_take_messages_as_dicts_too():
+    template = template_of("chatml", tokenizer_of("byte_level"))
+    message = {"role": "user", "content": "Hi", "name": None}
+    assert template.render_prompt([message]) == template.render_prompt([Message("user", "Hi")])
+
+
+def test_default_system_is_part_of_the_saved_template():
+    tokenizer = tokenizer_of("byte_level")
+    template = template_of("chatml", tokenizer, 'Say "hi"\nin 中文 🙂 {{ x }} {% y %}')
+    template.apply_to_tokenizer(tokenizer)
+    text = tokenizer.apply_chat_template([{"role": "user", "content": "Q"}], tokenize=False)
+    assert text.startswith('<|im_start|>system\nSay "hi"\nin 中文 🙂 {{ x }} {% y %}<|im_end|>\n<|im_start|>user\nQ')
+    assert "中文" not in template.render_prompt(talk("Q", system="Mine").messages)
+
+
+def test_empty_default_system_switches_the_template_s_own_off():
+    template = template_of("qwen", tokenizer_of("byte_level"), "")
+    assert template.render_prompt(talk("Q").messages).startswith("<|im_start|>user\nQ")
+
+
+@pytest.mark.parametrize("name", ["qwen", "qwen3"])
+def test_tool_use_is_printed_where_the_template_can(name):
+    template = template_of(name, tokenizer_of("byte_level"))
+    rows = template.render_segments(asked_with_tools())
+    text = "".join(segment.text for segment in rows[-1])
+    assert '{"type": "function", "function": {"name": "weather"' in text
+    assert '<tool_call>\n{"name": "weather", "arguments": {"city": "Köln"}}\n</tool_call><|im_end|>' in text
+    assert '<|im_start|>user\n<tool_response>\n{"rain": true}\n</tool_response><|im_end|>' in text
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("qwen", "qwen3")])
+def test_tool_use_that_would_be_lost_is_refused(name):
+    template = template_of(name, tokenizer_of("byte_level"))
+    with pytest.raises(RenderingRefusedError, match="cannot print tools"):
+        template.render_segments(asked_with_tools())
+    with pytest.raises(RenderingRefusedError, match="cannot print tool"):
+        template.render_segments(Conversation(asked_with_tools().messages))
+
+
+def test_arguments_that_are_not_json_are_refused():
+    template = template_of("qwen", tokenizer_of("byte_level"))
+    broken = Conversation((Message("user", "Q"), Message("assistant", "", (ToolCall("f", "{oops"),))))
+    with pytest.raises(RenderingRefusedError, match="tool call arguments are not JSON: f"):
+        template.render_segments(broken)
+
+
+def test_end_token_becomes_the_end_marker_only_where_it_is_one_token(caplog):
+    tokenizer = tokenizer_of("metaspace")
+    template_of("gemma", tokenizer).apply_to_tokenizer(tokenizer)
+    assert tokenizer.eos_token == "<end_of_turn>"
+    bare = tokenizer_of("metaspace", with_markers=False)
+    template_of("gemma", bare).apply_to_tokenizer(bare)
+    assert bare.eos_token == "</s>"
+    assert "not one token" in caplog.text
+
+
+def test_generation_stops_at_the_marker_and_at_the_end_token():
+    assert template_of("gemma", tokenizer_of("metaspace", with_markers=False)).end_markers == ("<end_of_turn>", "</s>")
+    assert template_of("vicuna", tokenizer_of("metaspace")).end_markers == ("</s>",)
+
+
+def test_fingerprint_follows_everything_that_is_printed():
+    byte_level, metaspace = tokenizer_of("byte_level"), tokenizer_of("metaspace")
+    prints = {
+        template_of("chatml", byte_level).fingerprint,
+        template_of("chatml", byte_level, "S").fingerprint,
+        template_of("chatml", metaspace).fingerprint,
+        template_of("vicuna", metaspace).fingerprint,
+    }
+    assert len(prints) == 4
+    assert template_of("chatml", byte_level).fingerprint in prints
+
+
+def test_a_template_survives_pickling():
+    template = template_of("qwen3", tokenizer_of("byte_level"))
+    template.render_prompt(talk("Q").messages)
+    assert pickle.loads(pickle.dumps(template)) == template
+
+
+@limits(max_examples=60, deadline=None)
+@given(conversations(texts))
+def test_twin_of_a_published_template_prints_the_same(request_assets, conversation):
+    tokenizer, template = request_assets
+    rows = template.render_segments(conversation)
+    served = tokenizer.apply_chat_template(as_dicts(conversation), tokenize=False)
+    assert "".join(segment.text for segment in rows[-1]) == served
+    answers = [place for place, message in enumerate(conversation.messages) if message.role == "assistant"]
+    for row, place in zip(rows, answers, strict=True):
+        prompt = tokenizer.apply_chat_template(
+            as_dicts(conversation)[:place], tokenize=False, add_generation_prompt=True
+        )
+        assert row[-3].trained is False
+        assert "".join(segment.text for segment in row[:-2]) == prompt
+
+
+@pytest.fixture(scope="module")
+def request_assets():
+    import os
+
+    from transformers import AutoTokenizer
+
+    place = os.environ.get("TUNESMITH_ASSETS")
+    if not place:
+        pytest.skip("TUNESMITH_ASSETS is not set: it names the folder with real tokenizers")
+    tokenizer = AutoTokenizer.from_pretrained(f"{place}/tokenizers/qwen3")
+    template = resolve_template(settings("auto"), tokenizer)
+    assert template.method == "marks", "the twin was not recognised"
+    return tokenizer, template
+
+
+def test_twin_prints_tool_use_and_reasoning_the_same(request_assets):
+    tokenizer, template = request_assets
+    conversation = asked_with_tools()
+    calls = [{"type": "function", "function": {"name": "weather", "arguments": {"city": "Köln"}}}]
+    messages = as_dicts(conversation)
+    messages[1]["tool_calls"] = calls
+    schema = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
+    served = tokenizer.apply_chat_template(messages, tools=[schema], tokenize=False)
+    assert "".join(segment.text for segment in template.render_segments(conversation)[-1]) == served
+    thinking = talk(
+        "Q", "<think>\na\n</think>\n\nA", "<tool_response>x</tool_response>", "<think>b</think>B", system="S"
+    )
+    served = tokenizer.apply_chat_template(as_dicts(thinking), tokenize=False)
+    assert "".join(segment.text for segment in template.render_segments(thinking)[-1]) == served
