@@ -25,6 +25,7 @@ CALLED = {
 
 def test_the_overrides_are_the_known_ones():
     assert OVERRIDDEN == [
+        "_clip_grad_norm",
         "_get_grad_norm",
         "_prepare_inputs",
         "_save",
@@ -37,6 +38,7 @@ def test_the_overrides_are_the_known_ones():
         "get_eval_dataloader",
         "get_train_dataloader",
         "log",
+        "training_step",
     ]
 
 

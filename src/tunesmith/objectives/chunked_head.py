@@ -69,7 +69,8 @@ def chunked_head_loss(
     if not torch.is_grad_enabled():
         return _measure_loss(hidden, labels, head, token_loss, chunk_tokens)
     parameters = [parameter for parameter in head.module.parameters() if parameter.requires_grad]
-    total = _ChunkedHeadLoss.apply(hidden, labels, head, token_loss, chunk_tokens, *parameters)
+    apply: Callable[..., Tensor] = _ChunkedHeadLoss.apply
+    total = apply(hidden, labels, head, token_loss, chunk_tokens, *parameters)
     return HeadLoss(total, None)
 
 
@@ -78,12 +79,11 @@ def _measure_loss(
 ) -> HeadLoss:
     total = torch.zeros((), dtype=torch.float32, device=hidden.device)
     correct = torch.zeros((), dtype=torch.int64, device=hidden.device)
-    for hidden_chunk, label_chunk in zip(hidden.split(chunk_tokens), labels.split(chunk_tokens), strict=True):
-        if label_chunk.numel() == 0:  # split() of nothing gives one empty piece
-            continue
-        logits = head.transform(head.module(hidden_chunk))
-        total += token_loss(logits, label_chunk).sum()
-        correct += (logits.argmax(dim=-1) == label_chunk).sum()
+    for start in range(0, labels.numel(), chunk_tokens):
+        window = slice(start, start + chunk_tokens)
+        logits = head.transform(head.module(hidden[window]))
+        total += token_loss(logits, labels[window]).sum()
+        correct += (logits.argmax(dim=-1) == labels[window]).sum()
     return HeadLoss(total, correct)
 
 

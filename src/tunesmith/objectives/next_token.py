@@ -76,7 +76,8 @@ class NextTokenObjective:
         """Weigh the router's loss, a mean over the batch, by the batch's items: the trainer divides by all items."""
         if not self.router_loss_weight or output.get("aux_loss") is None:
             return 0.0
-        return self.router_loss_weight * output["aux_loss"] * items
+        aux_loss: Tensor = output["aux_loss"]
+        return self.router_loss_weight * aux_loss * items
 
 
 def router_loss_weight(model_settings: Mapping[str, Any]) -> float:

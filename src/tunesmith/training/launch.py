@@ -6,7 +6,7 @@ The environment variables are those that LLaMA-Factory reads.
 import logging
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tunesmith.config import RunConfig
@@ -112,9 +112,9 @@ def run_processes(plan: LaunchPlan, words: Sequence[str]) -> int:
     The exit code is that of the process that failed first, so that a wrong setting, bad data or a bad loss can be told
     apart as in a run of one process.
     """
+    from torch.distributed import run as torchrun
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.run import parse_args, run
 
     logger.info("Starting %d processes with torchrun.", plan.num_processes)
     # What the processes write is their own; torchrun's account of their exit codes adds a page to each error.
@@ -124,7 +124,8 @@ def run_processes(plan: LaunchPlan, words: Sequence[str]) -> int:
     # A list, not a text: settings with spaces in them stay whole.
     program = ["-m", "tunesmith.cli.main", "train", *words]
     try:
-        run(parse_args([*plan.torchrun_arguments(), *program]))
+        start: Callable[[object], None] = torchrun.run
+        start(torchrun.get_args_parser().parse_args([*plan.torchrun_arguments(), *program]))
     except ChildFailedError as error:
         _, failure = error.get_first_failure()
         return failure.exitcode if failure.exitcode > 0 else 128 - failure.exitcode

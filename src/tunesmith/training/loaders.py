@@ -102,7 +102,7 @@ def build_loader(
     worker_options = {key: value for key, value in options.items() if num_workers > 0 or key == "pin_memory"}
     return EpochLoader(
         SilencedFillers(dataset),
-        batch_sampler=batches,  # type: ignore[arg-type]
+        batch_sampler=batches,
         collate_fn=collator,
         num_workers=num_workers,
         # Its own generator, or starting a loader would draw from the one that dropout draws from.

@@ -61,7 +61,7 @@ def _lines(parts: RunParts, point: ResumePoint | None) -> Iterator[tuple[str, st
 
 def _tuning(parts: RunParts) -> str:
     adapter = parts.config.adapter
-    kind = adapter.finetuning_type
+    kind: str = adapter.finetuning_type
     if kind == "lora":
         kind = f"lora rank {adapter.lora_rank} on {','.join(adapter.lora_target)}"
     return f"stage {parts.config.objective.stage}, {kind}"

@@ -35,7 +35,7 @@ class StepRecord:
         self.gradient_norm = None
 
 
-class NumberGuard(TrainerCallback):  # type: ignore[misc]
+class NumberGuard(TrainerCallback):
     """Raises before the optimiser step if a loss or a gradient is not a usable number."""
 
     def __init__(self, record: StepRecord, describe_row: Callable[[int], str], *, scales_loss: bool = False) -> None:

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Interruption(TrainerCallback):  # type: ignore[misc]
+class Interruption(TrainerCallback):
     """Finishes the step under way, saves a checkpoint and stops. A second Ctrl-C stops at once.
 
     Processes of one run must stop at the same step, or they wait for each other for ever; `agree` makes one decision

@@ -30,7 +30,7 @@ class SamplePrompt:
     """The expected answer, where one is known."""
 
 
-class SamplePrinter(TrainerCallback):  # type: ignore[misc]
+class SamplePrinter(TrainerCallback):
     """Prints answers every N optimiser steps, greedily, so that they differ only by what was learnt.
 
     With expected answers the metric is ROUGE-L against them (0 to 100). Without, it is the number of different words

@@ -23,7 +23,7 @@ _RENAMED = {"learning_rate": "lr"}
 _LEFT_OUT = ("step", "total_flos")
 
 
-class LogFile(TrainerCallback):  # type: ignore[misc]
+class LogFile(TrainerCallback):
     """Writes one line per logging step and per evaluation, at once, so that a killed run keeps its log."""
 
     def __init__(self, path: Path, meter: RunMeter) -> None:

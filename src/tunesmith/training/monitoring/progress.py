@@ -13,7 +13,7 @@ from tunesmith.training.monitoring.meter import RunMeter
 logger = logging.getLogger(__name__)
 
 
-class Progress(TrainerCallback):  # type: ignore[misc]
+class Progress(TrainerCallback):
     """Shows step, loss, tokens per second and the time left; each evaluation gets a line of its own."""
 
     def __init__(self, meter: RunMeter, *, is_terminal: bool | None = None) -> None:
