@@ -5,6 +5,7 @@ import torch
 
 from tests.tiny.models import tiny_model
 from tunesmith.errors import ModelError
+from tunesmith.models import attention
 from tunesmith.models.attention import check_isolation, resolve_attention
 from tunesmith.models.segments import SEGMENTS
 
@@ -25,6 +26,12 @@ def test_dense_attention_is_honoured_and_gets_no_flat_rows(setting, expected):
 def test_flash_attention_on_cpu_is_refused_with_a_way_out(setting):
     with pytest.raises(ModelError, match=f"flash_attn: {setting} runs on NVIDIA GPUs only.*Set flash_attn: auto"):
         resolve_attention(setting, "cpu")
+
+
+def test_flash_attention_that_is_not_installed_is_refused(monkeypatch):
+    monkeypatch.setattr(attention, "is_flash_attn_2_available", lambda: False)
+    with pytest.raises(ModelError, match="fa2 needs the package flash-attn, which is not installed"):
+        resolve_attention("fa2", "cuda")
 
 
 def test_flex_on_cpu_is_refused_since_it_has_no_backward_pass():

@@ -5,6 +5,7 @@ from itertools import accumulate
 import pytest
 import torch
 from torch import Tensor
+from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
 
 from tests.tiny.models import FAMILIES, tiny_model
 from tunesmith.models.segments import SEGMENTS, Segments, build_segments_mask
@@ -122,6 +123,18 @@ def test_attention_sinks_are_kept_per_sample():
     expected = alone(model, parts)
     found = model(**flat(parts), use_cache=False).logits[0]
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("family", "window"), [("llama", None), ("gemma3_text", 16)])
+def test_packed_rows_reach_the_layers_as_lengths_not_as_a_square(family, window):
+    model = tiny_model(family)
+    model.set_attn_implementation(SEGMENTS)
+    inputs = flat(samples())
+    build = create_sliding_window_causal_mask if window else create_causal_mask
+    embeddings = model.get_input_embeddings()(inputs["input_ids"])
+    mask = build(model.config, embeddings, None, None, position_ids=inputs["position_ids"])
+    assert isinstance(mask, Segments)
+    assert (mask.lengths, mask.window) == ((LENGTHS,), window)
 
 
 def test_mask_rule_that_looks_ahead_is_left_to_transformers():
