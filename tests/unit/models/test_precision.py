@@ -68,6 +68,13 @@ def test_explicit_settings_are_obeyed_whatever_the_processor(processor, run_conf
     assert (found.frozen_dtype, found.trained_dtype, found.autocast_dtype) == expected
 
 
+def test_slow_bf16_is_obeyed_and_stated(processor, run_config):
+    processor("avx2")
+    assert "much slower" in resolve_precision(run_config(bf16=True), "cpu").reason
+    processor("amx_bf16")
+    assert "much slower" not in resolve_precision(run_config(bf16=True), "cpu").reason
+
+
 def test_fp16_on_a_processor_is_refused(run_config):
     from dataclasses import replace
 
