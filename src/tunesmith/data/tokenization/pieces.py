@@ -154,8 +154,7 @@ class TogetherEncoder:
             size = len(alone)
             if joined.ids[:size] == alone and joined.offsets[size - 1][1] == len(anchor):
                 return _shifted(PieceIds(joined.ids[size:], joined.offsets[size:]), len(anchor))
-        message = f"the tokenizer joins every kind of text with {text[:20]!r}"
-        raise ValueError(message)
+        raise _joins_everything(text)
 
 
 class SlowEncoder:
@@ -177,19 +176,27 @@ class SlowEncoder:
     def _encode_row(self, row: Sequence[str]) -> list[list[int]]:
         pieces: list[list[int]] = []
         before: list[int] = []
-        for text in accumulate(row):
-            until = self._tokenizer.encode(text, add_special_tokens=False)
-            if until[: len(before)] != before:  # a token reaches over the border: split there
-                until = before + self._after_newline(text, len(pieces), row)
-            pieces.append(until[len(before) :])
-            before = until
+        for piece, text in zip(row, accumulate(row), strict=True):
+            until = self._encode_one(text)
+            if until[: len(before)] == before:
+                pieces.append(until[len(before) :])
+            else:  # a token reaches over the border: split there
+                pieces.append(self._continue(piece))
+            before = before + pieces[-1]
         return pieces
 
-    def _after_newline(self, text: str, place: int, row: Sequence[str]) -> list[int]:
-        del text
-        anchor = self._tokenizer.encode("\n", add_special_tokens=False)
-        joined: list[int] = self._tokenizer.encode("\n" + row[place], add_special_tokens=False)
-        return joined[len(anchor) :]
+    def _encode_one(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
+        return ids
+
+    def _continue(self, text: str) -> list[int]:
+        """Tokenise text that stands after other text, see `TogetherEncoder._continue`."""
+        for anchor in _ANCHORS:
+            alone = self._encode_one(anchor)
+            joined = self._encode_one(anchor + text)
+            if joined[: len(alone)] == alone:
+                return joined[len(alone) :]
+        raise _joins_everything(text)
 
 
 def build_piece_encoder(tokenizer: PreTrainedTokenizerBase, samples: Sequence[Sequence[str]]) -> PieceEncoder:
@@ -217,6 +224,10 @@ def _prepared(tokenizer: PreTrainedTokenizerBase):  # type: ignore[no-untyped-de
     engine.no_padding()
     engine.encode_special_tokens = tokenizer.split_special_tokens
     return engine
+
+
+def _joins_everything(text: str) -> ValueError:
+    return ValueError(f"the tokenizer joins every kind of text with {text[:20]!r}")
 
 
 def _borders(row: Sequence[str]) -> Iterable[tuple[int, int]]:

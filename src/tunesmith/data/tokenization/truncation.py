@@ -140,7 +140,8 @@ class Truncator:
         if budget.answer < 1:
             return None
         kept_prompt = _cut_ranges(prompt, ranges, len(prompt.ids) - budget.prompt)
-        kept_answer = _whole_characters(answer.offsets, min(len(answer.ids), room - len(kept_prompt)))
+        answer_room = min(len(answer.ids), room - len(kept_prompt))
+        kept_answer = _whole_characters(answer.offsets, answer_room) or answer_room
         losses = set(lost)
         if len(kept_prompt) < len(prompt.ids):
             losses.add("prompt_cut")
@@ -222,12 +223,11 @@ def _token_range(offsets: Offsets, start: int, end: int) -> tuple[int, int]:
 
 
 def _whole_characters(offsets: Offsets, count: int) -> int:
-    """Return `count`, or a little less so that no character is left with half of its bytes; at least 1."""
+    """Return the largest number of tokens up to `count` that leaves no character with half of its bytes; maybe 0."""
     kept = count
-    while 1 < kept < len(offsets) and offsets[kept][0] < offsets[kept - 1][1]:
+    while 0 < kept < len(offsets) and offsets[kept][0] < offsets[kept - 1][1]:
         kept -= 1
-    splits = kept < len(offsets) and offsets[kept][0] < offsets[kept - 1][1]
-    return count if splits else kept
+    return kept
 
 
 def _cut_ranges(piece: PieceIds, ranges: Sequence[tuple[int, int]], surplus: int) -> list[int]:

@@ -1,0 +1,230 @@
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import settings as limits
+
+from tests.unit.data.chat.conversations import (
+    NAMES,
+    as_dicts,
+    conversations,
+    settings,
+    talk,
+    template_of,
+    texts,
+    tokenizer_of,
+    words,
+)
+from tests.unit.data.chat.test_resolve import CHATML, FORGETFUL, NO_SYSTEM
+from tunesmith.data.chat import resolve_template
+from tunesmith.data.records import Conversation, Document, Dropped, Message
+from tunesmith.data.tokenization import EncodingOptions, build_encoder
+from tunesmith.data.tokenization.pieces import ApartEncoder, TogetherEncoder
+
+LONG = 4096
+
+
+def make(name, kind="byte_level", *, with_markers=True, **options):
+    tokenizer = tokenizer_of(kind, with_markers=with_markers)
+    template = template_of(name, tokenizer)
+    template.apply_to_tokenizer(tokenizer)
+    encoder = build_encoder(tokenizer, template, EncodingOptions("sft", options.pop("cutoff_len", LONG), **options))
+    return tokenizer, template, encoder
+
+
+def spans_of(row):
+    return row.trained_spans.reshape(-1, 2).tolist()
+
+
+def learnt(tokenizer, row):
+    return [tokenizer.decode(row.input_ids[start:end]) for start, end in spans_of(row)]
+
+
+def expected_answers(name, template, conversation):
+    """Answers as the template's wire text has them, worked out without rendering."""
+    marker = template.end_markers[0]
+    answers = [message.content for message in conversation.messages if message.role == "assistant"]
+    if name == "qwen3":
+        return [f"<think>\n\n</think>\n\n{content.lstrip(chr(10))}{marker}" for content in answers]
+    space = " " if name in ("llama2", "mistral", "vicuna") else ""
+    return [f"{space}{content}{marker}" for content in answers]
+
+
+@pytest.mark.parametrize("kind", ["byte_level", "metaspace"])
+@pytest.mark.parametrize("name", NAMES)
+def test_labels_decode_to_exactly_answers_and_end_markers(name, kind):
+    tokenizer, template, encoder = make(name, kind)
+
+    @limits(max_examples=40, deadline=None)
+    @given(conversations(texts))
+    def holds(conversation):
+        (rows,) = encoder.encode([conversation])
+        found = [text for row in rows for text in learnt(tokenizer, row)]
+        expected = expected_answers(name, template, conversation)
+        if kind == "metaspace":  # its decoder moves spaces: off the start of a text, to behind special tokens
+            found, expected = ([text.replace(" ", "") for text in texts] for texts in (found, expected))
+        assert found == expected
+
+    holds()
+
+
+@pytest.mark.parametrize("kind", ["byte_level", "metaspace"])
+@pytest.mark.parametrize("name", NAMES)
+def test_prompt_has_the_ids_that_serving_sends(name, kind):
+    tokenizer, _, encoder = make(name, kind)
+
+    @limits(max_examples=25, deadline=None)
+    @given(conversations(texts))
+    def holds(conversation):
+        (rows,) = encoder.encode([conversation])
+        first = next(place for place, message in enumerate(conversation.messages) if message.role == "assistant")
+        prompt = tokenizer.apply_chat_template(
+            as_dicts(conversation)[:first], add_generation_prompt=True, return_dict=False
+        )
+        start = spans_of(rows[0])[0][0]
+        assert rows[0].input_ids[:start].tolist() == prompt
+
+    holds()
+
+
+@pytest.mark.parametrize("kind", ["byte_level", "metaspace"])
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_have_the_ids_of_the_saved_template(name, kind):
+    """Of plain words no token reaches over a border, so that the whole row is what `apply_chat_template` gives."""
+    tokenizer, _, encoder = make(name, kind)
+
+    @limits(max_examples=25, deadline=None)
+    @given(conversations(words))
+    def holds(conversation):
+        (rows,) = encoder.encode([conversation])
+        served = tokenizer.apply_chat_template(as_dicts(conversation), return_dict=False)
+        assert rows[-1].input_ids.tolist() == served
+        if tokenizer.bos_token_id is not None:
+            assert served[:2].count(tokenizer.bos_token_id) <= 1
+
+    holds()
+
+
+@pytest.mark.parametrize("source", [CHATML, FORGETFUL], ids=["chatml", "forgetful"])
+def test_a_template_of_the_tokenizer_is_learnt_from_likewise(source):
+    tokenizer = tokenizer_of("byte_level")
+    tokenizer.chat_template = source
+    encoder = build_encoder(tokenizer, resolve_template(settings(), tokenizer), EncodingOptions("sft", LONG))
+
+    @limits(max_examples=40, deadline=None)
+    @given(conversations(texts))
+    def holds(conversation):
+        (rows,) = encoder.encode([conversation])
+        answers = [message.content + "<|im_end|>" for message in conversation.messages if message.role == "assistant"]
+        assert [text for row in rows for text in learnt(tokenizer, row)] == answers
+
+    holds()
+
+
+def test_separator_after_the_end_marker_is_not_learnt():
+    tokenizer, _, encoder = make("chatml")
+    ((row,),) = encoder.encode([talk("Q", "A", "R", "B")])
+    assert learnt(tokenizer, row) == ["A<|im_end|>", "B<|im_end|>"]
+    assert tokenizer.decode(row.input_ids[spans_of(row)[-1][1] :]) == "\n"
+
+
+def test_an_empty_answer_teaches_to_stop():
+    tokenizer, _, encoder = make("chatml")
+    ((row,),) = encoder.encode([talk("Q", "")])
+    assert learnt(tokenizer, row) == ["<|im_end|>"]
+
+
+def test_mask_history_learns_the_last_answer_only():
+    tokenizer, _, encoder = make("chatml", mask_history=True)
+    ((row,),) = encoder.encode([talk("Q", "A", "R", "B")])
+    assert learnt(tokenizer, row) == ["B<|im_end|>"]
+    _, _, qwen3 = make("qwen3", mask_history=True)
+    assert len(qwen3.encode([talk("Q", "A", "R", "B")])[0]) == 1
+
+
+def test_train_on_prompt_learns_every_token():
+    _, _, encoder = make("chatml", train_on_prompt=True)
+    ((row,),) = encoder.encode([talk("Q", "A")])
+    assert spans_of(row) == [[0, len(row.input_ids)]]
+
+
+def test_answers_that_are_not_to_be_learnt_are_prompt():
+    tokenizer, _, encoder = make("chatml")
+    messages = list(talk("Q", "A", "R", "B").messages)
+    messages[1] = Message("assistant", "A", trained=False)
+    ((row,),) = encoder.encode([Conversation(tuple(messages))])
+    assert learnt(tokenizer, row) == ["B<|im_end|>"]
+    messages[3] = Message("assistant", "B", trained=False)
+    assert encoder.encode([Conversation(tuple(messages))]) == [Dropped("no answer to learn from")]
+
+
+def test_rows_without_a_learnt_answer_are_left_out_of_split_conversations():
+    tokenizer, _, encoder = make("qwen3")
+    messages = list(talk("Q", "A", "R", "B").messages)
+    messages[1] = Message("assistant", "A", trained=False)
+    (rows,) = encoder.encode([Conversation(tuple(messages))])
+    assert [learnt(tokenizer, row) for row in rows] == [["<think>\n\n</think>\n\nB<|im_end|>"]]
+
+
+def test_rows_that_the_template_refuses_are_dropped_with_its_words():
+    tokenizer = tokenizer_of("byte_level")
+    tokenizer.chat_template = NO_SYSTEM
+    encoder = build_encoder(tokenizer, resolve_template(settings(), tokenizer), EncodingOptions("sft", LONG))
+    dropped, kept = encoder.encode([talk("Q", "A", system="S"), talk("Q", "A")])
+    assert dropped == Dropped("the chat template refuses the row")
+    assert dropped.detail == "System role not supported"
+    assert len(kept) == 1
+
+
+def test_each_kind_of_tokenizer_gets_the_fastest_way_that_is_right():
+    assert isinstance(make("chatml")[2]._pieces, ApartEncoder)
+    assert isinstance(make("chatml", "metaspace")[2]._pieces, TogetherEncoder)
+
+
+@limits(max_examples=60, deadline=None)
+@given(conversations(texts))
+def test_many_conversations_at_once_come_out_as_one_by_one(conversation):
+    _, _, encoder = make("chatml")
+    other = talk("One more", "here")
+    together = encoder.encode([other, conversation, other])
+    apart = [encoder.encode([one])[0] for one in (other, conversation, other)]
+    for left, right in zip(together, apart, strict=True):
+        np.testing.assert_array_equal(left[0].input_ids, right[0].input_ids)
+        np.testing.assert_array_equal(left[0].trained_spans, right[0].trained_spans)
+
+
+def test_end_marker_that_is_no_token_is_learnt_as_text():
+    tokenizer, _, encoder = make("gemma", "byte_level", with_markers=False)
+
+    @limits(max_examples=25, deadline=None)
+    @given(conversations(texts))
+    def holds(conversation):
+        assume("<|im_end|>" not in str(conversation))
+        (rows,) = encoder.encode([conversation])
+        answers = [
+            message.content + "<end_of_turn>" for message in conversation.messages if message.role == "assistant"
+        ]
+        assert learnt(tokenizer, rows[0]) == answers
+
+    holds()
+
+
+def test_types_are_int32():
+    _, _, encoder = make("chatml")
+    ((row,),) = encoder.encode([talk("Q", "A")])
+    assert row.input_ids.dtype == row.trained_spans.dtype == np.int32
+    assert row.truncation == frozenset()
+
+
+def test_an_encoder_survives_pickling():
+    _, _, encoder = make("qwen3")
+    again = pickle.loads(pickle.dumps(encoder))
+    for left, right in zip(encoder.encode([talk("Q", "A")])[0], again.encode([talk("Q", "A")])[0], strict=True):
+        np.testing.assert_array_equal(left.input_ids, right.input_ids)
+
+
+def test_a_document_is_a_mistake_of_the_caller():
+    _, _, encoder = make("chatml")
+    with pytest.raises(TypeError, match="not a conversation"):
+        encoder.encode([Document("x")])

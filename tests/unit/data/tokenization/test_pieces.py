@@ -1,0 +1,124 @@
+import pytest
+from tokenizers import AddedToken
+
+from tests.tiny.tokenizers import byte_level_tokenizer, metaspace_tokenizer
+from tunesmith.data.tokenization.pieces import (
+    ApartEncoder,
+    SlowEncoder,
+    TogetherEncoder,
+    build_piece_encoder,
+    needs_whole_rows,
+)
+
+CHATML_ROW = ["<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n", "Paris.<|im_end|>", "\n"]
+VICUNA_ROW = ["USER: Hi ASSISTANT:", " Paris.</s>", "USER: And? ASSISTANT:", " No.</s>", ""]
+
+
+def encoders(tokenizer):
+    return ApartEncoder(tokenizer), TogetherEncoder(tokenizer), SlowEncoder(tokenizer)
+
+
+def test_all_ways_agree_on_a_byte_level_tokenizer():
+    apart, together, slow = (encoder.encode([CHATML_ROW]) for encoder in encoders(byte_level_tokenizer()))
+    assert apart == together == slow
+
+
+def test_pieces_of_a_metaspace_tokenizer_are_cut_from_the_row():
+    tokenizer = metaspace_tokenizer()
+    (row,) = TogetherEncoder(tokenizer).encode([VICUNA_ROW])
+    joined = [token for piece in row for token in piece]
+    assert joined == tokenizer("".join(VICUNA_ROW), add_special_tokens=False)["input_ids"]
+    assert [piece[-1] for piece in (row[1], row[3])] == [tokenizer.eos_token_id] * 2
+    assert SlowEncoder(tokenizer).encode([VICUNA_ROW])[0] == row
+    assert needs_whole_rows(tokenizer, [VICUNA_ROW])
+
+
+def test_a_token_over_a_border_is_split_there():
+    tokenizer = byte_level_tokenizer()
+    row = ["a\n", "\nb", ""]
+    assert tokenizer.tokenize("a\n\nb") == ["a", "ĊĊ", "b"]
+    expected = [tokenizer.encode(piece) for piece in row]
+    for encoder in encoders(tokenizer):
+        assert encoder.encode([row]) == [expected], type(encoder).__name__
+
+
+def test_space_before_a_border_stays_on_its_side():
+    tokenizer = byte_level_tokenizer()
+    row = ["The capital ", "of France", ""]
+    assert tokenizer.encode("The capital of")[-1] != tokenizer.encode("of")[-1]
+    expected = [tokenizer.encode(piece) for piece in row]
+    for encoder in encoders(tokenizer):
+        assert encoder.encode([row]) == [expected], type(encoder).__name__
+
+
+def test_split_rows_of_a_metaspace_tokenizer_get_no_space_in_the_middle():
+    tokenizer = metaspace_tokenizer()
+    row = ["What is 1", "2 + 7", ""]
+    (pieces,) = TogetherEncoder(tokenizer).encode([row])
+    assert tokenizer.decode([token for piece in pieces for token in piece]) == "What is 12 + 7"
+    assert pieces[0] == tokenizer.encode("What is 1", add_special_tokens=False)
+
+
+def test_special_token_that_swallows_space_keeps_it():
+    tokenizer = byte_level_tokenizer()
+    tokenizer.add_tokens(
+        [AddedToken("<|end|>", rstrip=True, special=True), AddedToken("<|q|>", lstrip=True, special=True)]
+    )
+    row = ["hi", "Paris<|end|>", "\nnext ", "<|q|>", ""]
+    text = "".join(row)
+    (pieces,) = TogetherEncoder(tokenizer).encode([row])
+    assert [token for piece in pieces for token in piece] == tokenizer.encode(text)
+    end, question = tokenizer.convert_tokens_to_ids(["<|end|>", "<|q|>"])
+    assert pieces[1][-1] == end
+    assert pieces[3] == [question]
+    assert needs_whole_rows(tokenizer, [row])
+
+
+def test_offsets_count_from_the_start_of_each_piece():
+    for tokenizer, row in ((byte_level_tokenizer(), CHATML_ROW), (metaspace_tokenizer(), VICUNA_ROW)):
+        for encoder in encoders(tokenizer)[:2]:
+            for piece, text in zip(encoder.locate(row), row, strict=True):
+                assert len(piece.ids) == len(piece.offsets)
+                if piece.ids:
+                    assert piece.offsets[-1][1] == len(text)
+                    assert piece.offsets[0][0] in (0, 1)
+
+
+def test_offsets_after_a_split_count_from_the_piece_too():
+    tokenizer = byte_level_tokenizer()
+    pieces = TogetherEncoder(tokenizer).locate(["a\n", "\nb", "c"])
+    assert [piece.offsets for piece in pieces] == [[(0, 1), (1, 2)], [(0, 1), (1, 2)], [(0, 1)]]
+
+
+def test_truncation_and_padding_of_the_file_are_switched_off():
+    tokenizer = byte_level_tokenizer()
+    tokenizer.backend_tokenizer.enable_truncation(3)
+    tokenizer.backend_tokenizer.enable_padding(length=64)
+    ((ids,),) = ApartEncoder(tokenizer).encode([["What is the capital of France? Paris, of course."]])
+    assert 3 < len(ids) < 64
+
+
+def test_special_text_is_text_when_the_tokenizer_splits_it():
+    tokenizer = byte_level_tokenizer()
+    tokenizer.split_special_tokens = True
+    ((ids,),) = ApartEncoder(tokenizer).encode([["<|im_end|>"]])
+    assert tokenizer.eos_token_id not in ids
+
+
+def test_short_pieces_are_remembered_rightly():
+    tokenizer = byte_level_tokenizer()
+    encoder = ApartEncoder(tokenizer)
+    first = encoder.encode([CHATML_ROW, CHATML_ROW])
+    assert encoder.encode([CHATML_ROW, CHATML_ROW]) == first
+    assert first[0][2] == tokenizer.encode("\n")
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "row", "kind"),
+    [
+        (byte_level_tokenizer(), CHATML_ROW, ApartEncoder),
+        (metaspace_tokenizer(), VICUNA_ROW, TogetherEncoder),
+    ],
+)
+def test_the_fastest_right_way_is_taken(tokenizer, row, kind):
+    assert type(build_piece_encoder(tokenizer, [row])) is kind
