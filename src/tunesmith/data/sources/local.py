@@ -142,7 +142,8 @@ def _read_json_lines(path: Path, problems: _FileProblems) -> Iterator[Values]:
             try:
                 value = json.loads(line)
             except json.JSONDecodeError as error:
-                problems.add(row, f"line {number}, column {error.colno} is not valid JSON: {error.msg}")
+                column = min(error.pos, len(line.rstrip())) + 1
+                problems.add(row, f"line {number}, column {column} is not valid JSON: {error.msg}")
             else:
                 if isinstance(value, dict):
                     yield value

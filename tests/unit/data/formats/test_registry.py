@@ -1,0 +1,29 @@
+from typing import get_args
+
+import pytest
+
+from tests.unit.data.formats.specs import spec_of
+from tunesmith.data.formats import FORMATS, build_format
+from tunesmith.data.sources.dataset_spec import Formatting
+from tunesmith.errors import DataError
+
+
+def test_every_format_serves_some_stage():
+    assert {formatting for formatting, _ in FORMATS} == set(get_args(Formatting))
+
+
+@pytest.mark.parametrize(
+    ("formatting", "stage", "message"),
+    [
+        ("text", "sft", "format text, which serves stage pt; stage sft takes alpaca or openai or sharegpt"),
+        ("sharegpt", "pt", "format sharegpt, which serves stage sft; stage pt takes alpaca or text"),
+    ],
+)
+def test_format_without_anything_to_learn_for_a_stage_is_refused(formatting, stage, message):
+    with pytest.raises(DataError, match=message):
+        build_format(spec_of(formatting), stage)
+
+
+def test_rankings_are_refused():
+    with pytest.raises(DataError, match="'toy' holds rankings"):
+        build_format(spec_of("sharegpt", ranking=True), "sft")

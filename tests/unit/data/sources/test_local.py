@@ -1,0 +1,136 @@
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.unit.data.formats.specs import spec_of
+from tunesmith.data.sources import read_rows
+from tunesmith.data.sources.local import find_files, peek_row
+from tunesmith.errors import DataError
+
+ROWS = [{"a": "é🙂", "b": "x\ny"}, {"a": "", "b": "2"}, {"a": "007", "b": "z"}]
+BOM = "\ufeff"
+
+
+def read(path, chunk_rows=1000):
+    spec = spec_of("alpaca")
+    from dataclasses import replace
+
+    return [row for chunk in read_rows(replace(spec, files=find_files(path, "toy")), chunk_rows) for row in chunk]
+
+
+def values(path):
+    return [row.values for row in read(path)]
+
+
+def write(path, text):
+    path.write_bytes(text.encode())
+    return path
+
+
+@pytest.mark.parametrize("bom", ["", BOM])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_every_text_file_gives_the_same_rows(tmp_path, bom, end):
+    lines = end.join(json.dumps(row, ensure_ascii=False) for row in ROWS)
+    array = json.dumps(ROWS, ensure_ascii=False, indent=1).replace("\n", end)
+    table = '"a","b"' + end + end.join(f'"{row["a"]}","{row["b"]}"' for row in ROWS) + end
+    assert values(write(tmp_path / "a.jsonl", f"{bom}{lines}{end}{end}")) == ROWS
+    assert values(write(tmp_path / "b.json", bom + array)) == ROWS
+    assert values(write(tmp_path / "c.json", bom + lines)) == ROWS
+    assert values(write(tmp_path / "d.csv", bom + table)) == ROWS
+
+
+def test_columnar_files_give_the_same_rows(tmp_path):
+    table = pa.Table.from_pylist(ROWS)
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pa.OSFile(str(tmp_path / "b.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    with pa.OSFile(str(tmp_path / "c.arrow"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    for name in ("a.parquet", "b.arrow", "c.arrow"):
+        assert values(tmp_path / name) == ROWS, name
+
+
+def test_values_may_differ_in_type_from_row_to_row(tmp_path):
+    rows = [{"a": 1}, {"a": "x", "b": {"c": [1, "d"]}}, {"a": None}]
+    assert values(write(tmp_path / "a.json", json.dumps(rows))) == rows
+
+
+def test_text_files_give_one_row_per_line_that_is_not_empty(tmp_path):
+    path = write(tmp_path / "a.txt", f"{BOM}one\r\n\r\n  \n two \n三")
+    assert values(path) == [{"text": "one"}, {"text": " two "}, {"text": "三"}]
+
+
+def test_rows_know_their_file_and_place(tmp_path):
+    write(tmp_path / "b.jsonl", '{"n": 2}\n')
+    write(tmp_path / "a.jsonl", '{"n": 0}\n\n{"n": 1}\n')
+    write(tmp_path / ".hidden", "x")
+    assert [(row.file.name, row.row, row.values["n"]) for row in read(tmp_path)] == [
+        ("a.jsonl", 0, 0),
+        ("a.jsonl", 1, 1),
+        ("b.jsonl", 0, 2),
+    ]
+
+
+def test_rows_come_in_chunks(tmp_path):
+    from dataclasses import replace
+
+    path = write(tmp_path / "a.jsonl", '{"n": 1}\n' * 5)
+    chunks = list(read_rows(replace(spec_of("alpaca"), files=(path,)), 2))
+    assert [len(chunk) for chunk in chunks] == [2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.jsonl", '{"a": 1}\n{"a": \n', r"a.jsonl: malformed rows. row 2: line 2, column 7 is not valid JSON"),
+        ("a.jsonl", "[1]\n", "row 1: line 1: expected an object, found list"),
+        ("a.json", '[{"a": 1}, 3]', "a.json: malformed rows. row 2: expected an object, found int"),
+        ("a.json", '[{"a": 1},\n{"b"}]', "a.json: not valid JSON at line 2, column 5"),
+        ("a.csv", "a,b\n1,2\n3\n", "row 2: line 3: expected 2 fields, found 1"),
+        ("a.csv", 'a,b\n"1"x,2\n', "line 2 is not valid CSV"),
+        ("a.parquet", "nonsense", "a.parquet: not a readable Parquet file"),
+        ("a.arrow", "nonsense", "a.arrow: not a readable Arrow file"),
+    ],
+)
+def test_malformed_rows_are_named_by_file_and_row(tmp_path, name, text, message):
+    with pytest.raises(DataError, match=message):
+        read(write(tmp_path / name, text))
+
+
+def test_the_first_three_malformed_rows_are_named_together(tmp_path):
+    path = write(tmp_path / "a.jsonl", "{}\n1\n2\n{}\n3\n4\n")
+    with pytest.raises(DataError, match=r"row 2: .*; row 3: .*; row 5: [^;]*$"):
+        read(path)
+
+
+def test_text_that_is_not_utf_8_is_named(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes('{"a": "é"}'.encode("latin-1"))
+    with pytest.raises(DataError, match=r"a.jsonl: not UTF-8 text at byte \d+"):
+        read(tmp_path / "a.jsonl")
+
+
+def test_a_folder_holds_one_type_of_files(tmp_path):
+    write(tmp_path / "a.jsonl", "{}")
+    write(tmp_path / "b.csv", "a")
+    with pytest.raises(DataError, match=r"mixes .csv, .jsonl; it must hold one type"):
+        find_files(tmp_path, "toy")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("gone", "does not exist"), ("empty", "holds no files"), ("a.xml", r"type .xml; known: .arrow")],
+)
+def test_files_that_cannot_be_read_are_refused(tmp_path, name, message):
+    (tmp_path / "empty").mkdir()
+    write(tmp_path / "a.xml", "<a/>")
+    with pytest.raises(DataError, match=message):
+        find_files(tmp_path / name, "toy")
+
+
+def test_a_file_without_rows_cannot_say_its_format(tmp_path):
+    with pytest.raises(DataError, match="has no rows"):
+        peek_row(write(tmp_path / "a.jsonl", "\n"))
+    assert read(tmp_path / "a.jsonl") == []
+    assert read(write(tmp_path / "a.csv", "")) == []
