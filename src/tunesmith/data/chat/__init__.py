@@ -3,6 +3,7 @@
 from tunesmith.data.chat.catalog import template_names
 from tunesmith.data.chat.render import RenderingRefusedError
 from tunesmith.data.chat.resolve import resolve_template
-from tunesmith.data.chat.template import ChatTemplate, Segment
+from tunesmith.data.chat.segment import Segment
+from tunesmith.data.chat.template import ChatTemplate
 
 __all__ = ["ChatTemplate", "RenderingRefusedError", "Segment", "resolve_template", "template_names"]

@@ -142,11 +142,7 @@ def parse_entry(name: str, raw: object, place: str) -> DatasetEntry:
     ]
     if problems:
         raise DataError(f"{where}: " + "; ".join(problems))
-    formatting = raw.get("formatting") or "alpaca"
-    if formatting not in get_args(Formatting):
-        near = get_close_matches(formatting, get_args(Formatting), n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        raise DataError(f"{where}: formatting is {formatting!r}{hint}; known: {', '.join(get_args(Formatting))}")
+    formatting = _parse_formatting(raw.get("formatting") or "alpaca", where)
     num_samples = raw.get("num_samples")
     if num_samples is not None and num_samples < 1:
         raise DataError(f"{where}: num_samples is {num_samples}; it must be 1 or more")
@@ -167,9 +163,18 @@ def parse_entry(name: str, raw: object, place: str) -> DatasetEntry:
     )
 
 
+def _parse_formatting(name: str, where: str) -> Formatting:
+    for formatting in get_args(Formatting):
+        if name == formatting:
+            return formatting  # type: ignore[no-any-return]
+    near = get_close_matches(name, get_args(Formatting), n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    raise DataError(f"{where}: formatting is {name!r}{hint}; known: {', '.join(get_args(Formatting))}")
+
+
 def _merged(defaults: Names, given: Mapping[str, Any], where: str, also_known: tuple[str, ...] = ()) -> Names:
     """Return the defaults with what is given put over them; LLaMA-Factory empties the rest instead."""
-    names = tuple(field.name for field in fields(defaults))
+    names: tuple[str, ...] = tuple(entry.name for entry in fields(defaults))
     problems = _unknown_keys(given, (*names, *also_known))
     optional = isinstance(defaults, Columns)
     problems += [

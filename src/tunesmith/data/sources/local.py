@@ -142,7 +142,7 @@ def _read_json_lines(path: Path, problems: _FileProblems) -> Iterator[Values]:
             try:
                 value = json.loads(line)
             except json.JSONDecodeError as error:
-                column = min(error.pos, len(line.rstrip())) + 1
+                column = min(error.pos, len(line.rstrip("\r\n"))) + 1
                 problems.add(row, f"line {number}, column {column} is not valid JSON: {error.msg}")
             else:
                 if isinstance(value, dict):
