@@ -14,6 +14,8 @@ _QUANTILES = (0.0, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 1.0)
 _QUESTION_TOKENS = (6, 9, 10, 13, 17, 24, 35, 45, 89, 167)
 _ANSWER_TOKENS = (2, 9, 12, 26, 107, 258, 360, 397, 509, 595)
 
+_TEMPLATE_TOKENS = 34
+
 # Words that are one token, with the space before them, in the usual vocabularies.
 _WORD_TEXT = """
 the of and to in is that for it as was with be by on not he his but at are this have from which one you had all her she
@@ -48,14 +50,15 @@ def make_rows(count: int, seed: int) -> list[Row]:
 
 
 def make_rows_of_mean(count: int, mean_tokens: int, limit: int, seed: int) -> list[Row]:
-    """Return `count` rows with answers of `mean_tokens` on average, spread over a quarter to seven quarters of it.
+    """Return `count` rows of `mean_tokens` on average, spread evenly over a quarter to seven quarters of it.
 
-    No row is longer than `limit` tokens, so that nothing is cut off whatever is done about packing.
+    The chat template's own tokens are counted as `_TEMPLATE_TOKENS`. No row is longer than `limit` tokens, so that
+    nothing is cut off whatever is done about packing.
     """
     source = random.Random(seed)  # noqa: S311
     rows = []
     for _ in range(count):
-        length = min(round(mean_tokens * source.uniform(0.25, 1.75)), limit)
+        length = min(round(mean_tokens * source.uniform(0.25, 1.75)), limit) - _TEMPLATE_TOKENS
         question = min(20, length // 4)
         rows.append(
             {

@@ -29,6 +29,8 @@ class Contestant:
     """Interpreter of the environment in which the tool is installed."""
     checkpointing: str = "auto"
     layout: str = "auto"
+    batch: int | None = None
+    """Rows per step, where it differs from the job's."""
 
 
 def run_rounds(
@@ -57,6 +59,7 @@ def run_contestant(contestant: Contestant, job: Job, threads: int) -> dict[str, 
             output=str(Path(folder) / "output"),
             checkpointing=contestant.checkpointing,
             layout=contestant.layout,
+            batch=contestant.batch or job.batch,
         ).save(job_file)
         finished = subprocess.run(
             [contestant.python, "-m", f"benchmarks.contestants.{contestant.script}", str(job_file)],
