@@ -18,7 +18,13 @@ _EXTRA: dict[str, dict[str, object]] = {
 
 
 def tiny_model(
-    family: str = "llama", *, vocab_size: int = 420, tied: bool = True, layers: int = 2, seed: int = 0, **overrides: object
+    family: str = "llama",
+    *,
+    vocab_size: int = 420,
+    tied: bool = True,
+    layers: int = 2,
+    seed: int = 0,
+    **overrides: object,
 ) -> PreTrainedModel:
     """Build a model of a family: hidden size 32, 4 heads, 2 key-value heads, float32, in evaluation mode."""
     settings: dict[str, object] = {

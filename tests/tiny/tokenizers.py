@@ -16,7 +16,9 @@ CORPUS = [
 CHATML_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
 # The split rule of GPT-4 and its descendants, single digits apart.
-BYTE_LEVEL_SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+BYTE_LEVEL_SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 
 @lru_cache
