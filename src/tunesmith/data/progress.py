@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import pyarrow.parquet as pq
-from tqdm import tqdm  # type: ignore[import-untyped]
+from tqdm import tqdm
 
 from tunesmith.data.sources import DatasetSpec, RawRow
 
