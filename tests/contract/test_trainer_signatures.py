@@ -38,6 +38,7 @@ def test_the_overrides_are_the_known_ones():
         "get_eval_dataloader",
         "get_train_dataloader",
         "log",
+        "train",
         "training_step",
     ]
 

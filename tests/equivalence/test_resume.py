@@ -124,9 +124,9 @@ def test_resumed_run_sees_the_remaining_rows_in_order(tmp_path, uninterrupted):
     kind, _, _, whole_rows, _, _ = uninterrupted
     run(tmp_path, kind, callbacks=[StopAfter(3)])
     _, rows, _, _ = run(tmp_path, kind, resume=resolve_resume_point(setting=True, output_dir=tmp_path))
-    evaluation = ([0, 1], [2, 3], [4])  # in the order of the rows, between the training batches
-    expected = [batch for batch in whole_rows if batch not in evaluation]
-    left = [batch for batch in rows if batch not in evaluation]
+    evaluation = [0, 1, 2, 3, 4]  # the whole evaluation set at once, between the training batches
+    expected = [batch for batch in whole_rows if batch != evaluation]
+    left = [batch for batch in rows if batch != evaluation]
     assert left == expected[-len(left) :]
     assert len(left) == 16  # steps 4 to 12: two micro-batches each, one at the end of either epoch
 

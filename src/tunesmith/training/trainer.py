@@ -82,10 +82,18 @@ class ObjectiveTrainer(Trainer):
         self.step_record = StepRecord()
         self._ranks = ranks
         self._flops_per_token: int | None = None
+        self._is_in_training_mode = False
         super().__init__(callbacks=list(callbacks), **options)
         # Both write to the terminal on their own; monitoring/ does it here.
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
+
+    def train(
+        self, resume_from_checkpoint: Any = None, trial: Any = None, ignore_keys_for_eval: list[str] | None = None
+    ) -> Any:
+        """Train; whatever was done to the model before, its first step puts all of it into training mode."""
+        self._is_in_training_mode = False
+        return super().train(resume_from_checkpoint, trial, ignore_keys_for_eval)
 
     # -- batches -----------------------------------------------------------------------------------------------------
 
@@ -169,7 +177,7 @@ class ObjectiveTrainer(Trainer):
         model: nn.Module,
         inputs: dict[str, Any],
         return_outputs: bool = False,
-        num_items_in_batch: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """Return the part of this micro-batch in the mean loss of its optimiser step."""
         with self.accelerator.autocast():
@@ -190,8 +198,10 @@ class ObjectiveTrainer(Trainer):
         Trainer's own does the same, and puts the model into training mode each time by walking through all its modules:
         some ten milliseconds for a small model with adapters, which an accelerator spends idle.
         """
-        if not model.training:
+        # The outermost flag alone is no proof: peft's wrapper starts in training mode around a model that is not.
+        if not (self._is_in_training_mode and model.training):
             model.train()
+            self._is_in_training_mode = True
         self.optimizer.train()  # of accelerate's wrapper: for schedule-free optimizers, nothing for others
         loss: Tensor = self.compute_loss(model, self._prepare_inputs(inputs), num_items_in_batch=num_items_in_batch)
         self.accelerator.backward(loss)
@@ -242,6 +252,7 @@ class ObjectiveTrainer(Trainer):
     ) -> EvalLoopOutput:
         """Measure a set, exact to the token, in memory that does not grow with it."""
         started = time.perf_counter()
+        self._is_in_training_mode = False
         self._show_final_weights()
         with self.accelerator.autocast():
             measured = measure_loss(self.model, dataloader, self.objective, self._prepare_inputs)

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 
 from tests.tiny.models import tiny_model
 from tests.tiny.training import tiny_trainer, uneven_rows, weights
@@ -83,3 +84,23 @@ def test_weights_are_saved_without_anything_to_unpickle(tmp_path):
     trainer = tiny_trainer(tmp_path, uneven_rows(2))
     trainer.save_model()
     assert {path.name for path in tmp_path.iterdir()} == {"config.json", "generation_config.json", "model.safetensors"}
+
+
+def test_every_module_is_in_training_mode_from_the_first_step(tmp_path):
+    """peft's wrapper says it trains while the model inside, as loaded, does not: dropout would be off."""
+    model = get_peft_model(tiny_model("llama"), LoraConfig(r=2, lora_dropout=0.3, target_modules=["q_proj"]))
+    assert model.training
+    assert not model.get_base_model().training
+    trainer = tiny_trainer(
+        tmp_path, uneven_rows(6), model=model, evals=uneven_rows(2), eval_strategy="steps", eval_steps=2
+    )
+    seen = []
+
+    class Watch(type(trainer.objective)):
+        def compute(self, model, batch):
+            seen.append({module.training for module in model.modules()})
+            return super().compute(model, batch)
+
+    trainer.objective = Watch(trainer.objective.head, chunk_tokens=8)
+    trainer.train()
+    assert seen == [{True}, {True}, {False}, {True}, {False}]  # evaluated after step 2 and after the last
