@@ -56,7 +56,7 @@ def test_a_process_number_that_was_used_again_does_not_keep_a_lock_alive(path):
     assert seconds_until_stale(LockWatch(path, TIMES), 0.35) is not None
 
 
-@pytest.mark.parametrize("text", [holder_text(host="elsewhere"), "", "{"])
+@pytest.mark.parametrize("text", [holder_text(host="elsewhere"), "", "{"], ids=["elsewhere", "empty", "torn"])
 def test_a_silent_lock_of_another_machine_or_unknown_holder_is_stale_later(path, text):
     path.write_text(text)
     assert seconds_until_stale(LockWatch(path, TIMES), 2) >= 0.4
