@@ -1,8 +1,8 @@
 """Generation with the model in this process, through transformers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from queue import SimpleQueue
 from typing import Any
 
@@ -31,6 +31,7 @@ class LocalGenerator:
         *,
         end_markers: Sequence[str] = (),
         batch_size: int = 8,
+        autocast: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """Prepare a generator.
 
@@ -39,10 +40,13 @@ class LocalGenerator:
             tokenizer: Its tokenizer.
             end_markers: Texts that end an answer in the chat template.
             batch_size: Prompts that are continued at once.
+            autocast: Makes the context of every forward pass; needed where weights of one model differ in type, as
+                trained layers among frozen ones do.
         """
         self.model = model
         self.tokenizer = tokenizer
         self.batch_size = batch_size
+        self._autocast = autocast
         self.stop_ids = resolve_stop_ids(model, tokenizer, end_markers)
         self.stop_texts = tuple(marker for marker in end_markers if _find_token(tokenizer, marker) is None)
         pad = tokenizer.pad_token_id
@@ -55,7 +59,7 @@ class LocalGenerator:
         completions: list[list[int]] = [[] for _ in prompts]
         # Prompts of like length together: padding is computed for nothing.
         order = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
-        with _evaluating(self.model), torch.inference_mode():
+        with _evaluating(self.model), torch.inference_mode(), self._autocast():
             for start in range(0, len(order), self.batch_size):
                 indices = order[start : start + self.batch_size]
                 batch = self._generate_batch([prompts[index] for index in indices], options)
@@ -92,7 +96,7 @@ class LocalGenerator:
                 channel.is_cancelled = True
 
     def _run_stream(self, prompt: Sequence[int], options: GenerationOptions, channel: "_TokenChannel") -> None:
-        with _evaluating(self.model), torch.inference_mode():
+        with _evaluating(self.model), torch.inference_mode(), self._autocast():
             self._call_model([prompt], options, streamer=channel, stopping_criteria=StoppingCriteriaList([channel]))
 
     def _generate_batch(self, prompts: Sequence[Sequence[int]], options: GenerationOptions) -> list[list[int]]:

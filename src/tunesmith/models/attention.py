@@ -56,7 +56,10 @@ class _ModelConfig(Protocol):
 
 
 def resolve_attention(
-    flash_attn: FlashAttn, device: torch.device | str, model_config: _ModelConfig | None = None
+    flash_attn: FlashAttn,
+    device: torch.device | str,
+    model_config: _ModelConfig | None = None,
+    precision: Precision | None = None,
 ) -> AttentionChoice:
     """Choose the attention implementation; what the user asks for is used or refused, never replaced.
 
@@ -66,15 +69,16 @@ def resolve_attention(
         device: Where the model will run.
         model_config: The model's transformers configuration. With it, models whose layers carry a state across sample
             borders are never given flat rows.
+        precision: Of the run; flash attention computes in half precision only.
 
     Raises:
         ModelError: The asked-for backend is not installed or cannot run on this device.
     """
     device = torch.device(device)
     if flash_attn == "auto":
-        choice = _choose_best(device)
+        choice = _choose_best(device, precision)
     else:
-        _check_available(flash_attn, device)
+        _check_available(flash_attn, device, precision)
         # sdpa and eager isolate by position_ids too, but compute the whole square; flat rows would only cost there.
         supports_flat = flash_attn in {"segments", "fa2", "fa3"}
         choice = AttentionChoice(_IMPLEMENTATIONS[flash_attn], supports_flat, f"flash_attn: {flash_attn} was asked for")
@@ -84,16 +88,31 @@ def resolve_attention(
     return choice
 
 
-def _choose_best(device: torch.device) -> AttentionChoice:
+def _choose_best(device: torch.device, precision: Precision | None) -> AttentionChoice:
+    obstacle = f"no flash attention on this {device.type}"
     if device.type == "cuda":
-        if is_flash_attn_3_available() and torch.cuda.get_device_capability(device)[0] == 9:
+        if is_flash_attn_3_available() and not _find_flash_obstacle("fa3", device, precision):
             return AttentionChoice("flash_attention_3", True, "flash-attn 3 is installed and this GPU is a Hopper")
-        if is_flash_attn_2_available():
+        obstacle = _find_flash_obstacle("fa2", device, precision)
+        if is_flash_attn_2_available() and not obstacle:
             return AttentionChoice("flash_attention_2", True, "flash-attn 2 is installed")
-    return AttentionChoice(SEGMENTS, True, f"one causal attention per sample; no flash attention on this {device.type}")
+        obstacle = f"flash attention {obstacle}" if obstacle else "flash-attn is not installed"
+    return AttentionChoice(SEGMENTS, True, f"one causal attention per sample; {obstacle}")
 
 
-def _check_available(flash_attn: str, device: torch.device) -> None:
+def _find_flash_obstacle(flash_attn: str, device: torch.device, precision: Precision | None) -> str:
+    """Return why flash attention cannot run on a GPU in this precision, or an empty string."""
+    major, minor = torch.cuda.get_device_capability(device)
+    is_fit = major == 9 if flash_attn == "fa3" else major >= 8
+    if not is_fit:
+        needed = "a Hopper GPU" if flash_attn == "fa3" else "an Ampere GPU or newer"
+        return f"needs {needed}, and this one has compute capability {major}.{minor}"
+    if precision is not None and precision.compute_dtype == torch.float32:
+        return "computes in bf16 or fp16 only, and this run computes in float32"
+    return ""
+
+
+def _check_available(flash_attn: str, device: torch.device, precision: Precision | None) -> None:
     if flash_attn in {"fa2", "fa3"}:
         if device.type != "cuda":
             raise ModelError(
@@ -107,6 +126,9 @@ def _check_available(flash_attn: str, device: torch.device) -> None:
                 f"flash_attn: {flash_attn} needs the package {package}, which is not installed. "
                 f"Install {package} or set flash_attn: auto."
             )
+        obstacle = _find_flash_obstacle(flash_attn, device, precision)
+        if obstacle:
+            raise ModelError(f"flash_attn: {flash_attn} {obstacle}. Set flash_attn: auto, which takes what fits.")
     if flash_attn == "flex":
         if not is_torch_flex_attn_available():
             raise ModelError("flash_attn: flex is not in this PyTorch. Update torch or set flash_attn: auto.")
@@ -153,7 +175,7 @@ def check_isolation(model: nn.Module, layout: Literal["flat", "padded"], precisi
     leak = (packed - changed).abs().max().item()
     difference = (packed - alone).abs().max().item()
     # Another sample must leave no trace but the rounding of a differently cut product.
-    tolerance = 1e-4 if alone.dtype == torch.float32 else 5e-2
+    tolerance = 1e-4 if _computes_exactly(alone, precision) else 5e-2
     implementation = base.config._attn_implementation
     if not max(leak, difference) <= tolerance * size:
         raise ModelError(
@@ -162,6 +184,13 @@ def check_isolation(model: nn.Module, layout: Literal["flat", "padded"], precisi
             f"(allowed: {tolerance * size:.1g}). Set packing: false and padding_free: false, or another flash_attn."
         )
     logger.debug("samples are isolated with %s: leak %.2g, difference %.2g", implementation, leak, difference)
+
+
+def _computes_exactly(logits: Tensor, precision: Precision | None) -> bool:
+    """Whether products were made in float32: logits may be brought to it afterwards, and TF32 rounds its factors."""
+    if logits.is_cuda and torch.backends.cuda.matmul.allow_tf32:
+        return False
+    return logits.dtype == torch.float32 and (precision is None or precision.compute_dtype == torch.float32)
 
 
 def _last_logits(model: nn.Module, samples: list[Tensor], layout: str, device: torch.device) -> Tensor:

@@ -80,8 +80,8 @@ def load_model(
     notes: list[str] = []
     if config.model.rope_scaling is not None:
         notes.append(apply_rope_scaling(model_config, config.model.rope_scaling, config.data.cutoff_len))
-    attention = resolve_attention(config.model.flash_attn, device, model_config)
     precision = resolve_precision(config, device) if is_trainable else _precision_to_run(config, stored_dtype, device)
+    attention = resolve_attention(config.model.flash_attn, device, model_config, precision)
     base = _load_base(config, location, model_config, attention, _load_dtype(config, precision, is_trainable))
     _check_vocabulary(base, tokenizer)
     adapted = apply_adapters(

@@ -30,6 +30,11 @@ class Precision:
     reason: str
     """Why, for the plan."""
 
+    @property
+    def compute_dtype(self) -> torch.dtype:
+        """What activations are mostly made of."""
+        return self.autocast_dtype or self.frozen_dtype
+
     def autocast(self, device: torch.device | str) -> AbstractContextManager[object]:
         """Return the context that forwards run in on this device."""
         if self.autocast_dtype is None:

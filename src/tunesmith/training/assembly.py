@@ -171,11 +171,13 @@ def _evaluation_sets(data: PreparedData) -> Any:
 
 
 def _build_generator(parts: RunParts) -> LocalGenerator:
+    precision = parts.loaded.precision
     return LocalGenerator(
         parts.loaded.model,
         parts.tokenizer,
         end_markers=() if parts.template is None else parts.template.end_markers,
         batch_size=parts.config.training.per_device_eval_batch_size,
+        autocast=lambda: precision.autocast(parts.arguments.device),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformers import TrainerState, set_seed
+from transformers import TrainerState, enable_full_determinism, set_seed
 from transformers.utils import logging as transformers_logging
 
 from tunesmith.config import RunConfig
@@ -76,15 +76,17 @@ def prepare_parts(config: RunConfig) -> RunParts:
     device = resolve_device(use_cpu=config.training.use_cpu, ranks=ranks)
     precision = resolve_precision(config, device)
     arguments = build_training_arguments(config, precision.autocast_dtype, ranks)
-    layout = resolve_layout(config, resolve_attention(config.model.flash_attn, device))
+    layout = resolve_layout(config, resolve_attention(config.model.flash_attn, device, precision=precision))
     tokenizer = load_run_tokenizer(config)
     template = None if config.objective.stage == "pt" else resolve_template(config.data, tokenizer)
     data = prepare_data(config, tokenizer, template, ranks)
     if template is not None:
         template.apply_to_tokenizer(tokenizer)
-    set_seed(config.training.seed)  # before the model: the adapter's weights are drawn
+    # Before the model: the adapter's weights are drawn, and cuBLAS takes its settings at the first product.
+    (enable_full_determinism if config.training.full_determinism else set_seed)(config.training.seed)
     loaded = load_model(config, tokenizer, layout=layout)
-    objective = build_objective(config.objective, resolve_head(loaded.model), loaded.model.config.to_dict())
+    head = resolve_head(loaded.model, loaded.precision)
+    objective = build_objective(config.objective, head, loaded.model.config.to_dict())
     return RunParts(config, ranks, arguments, tokenizer, template, data, loaded, layout, objective)
 
 

@@ -7,6 +7,7 @@ from tests.tiny.models import tiny_model
 from tunesmith.errors import ModelError
 from tunesmith.models import attention
 from tunesmith.models.attention import check_isolation, resolve_attention
+from tunesmith.models.precision import Precision
 from tunesmith.models.segments import SEGMENTS
 
 
@@ -67,3 +68,49 @@ def test_attention_that_mixes_samples_is_refused():
     model.forward = with_mask_of_ones
     with pytest.raises(ModelError, match=r"'sdpa' packed samples of LlamaForCausalLM see each other.*packing: false"):
         check_isolation(model, "padded")
+
+
+HALF = Precision(torch.bfloat16, torch.float32, torch.bfloat16, "test")
+FULL = Precision(torch.float32, torch.float32, None, "test")
+
+
+@pytest.fixture
+def flash_attention_machine(monkeypatch):
+    """Pretend that both flash attentions are installed, on a GPU of a given capability."""
+
+    def build(major: int) -> None:
+        monkeypatch.setattr(attention, "is_flash_attn_2_available", lambda: True)
+        monkeypatch.setattr(attention, "is_flash_attn_3_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (major, 0))
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("major", "precision", "expected"),
+    [
+        (9, HALF, "flash_attention_3"),
+        (9, None, "flash_attention_3"),
+        (8, HALF, "flash_attention_2"),
+        (10, HALF, "flash_attention_2"),
+        (7, HALF, SEGMENTS),
+        (9, FULL, SEGMENTS),
+    ],
+)
+def test_auto_takes_the_flash_attention_that_this_gpu_and_precision_can_run(
+    flash_attention_machine, major, precision, expected
+):
+    flash_attention_machine(major)
+    choice = resolve_attention("auto", "cuda", precision=precision)
+    assert (choice.implementation, choice.supports_flat) == (expected, True)
+
+
+def test_flash_attention_that_cannot_run_is_refused_before_it_fails(flash_attention_machine):
+    flash_attention_machine(7)
+    with pytest.raises(ModelError, match=r"fa2 needs an Ampere GPU or newer, and this one has compute capability 7\.0"):
+        resolve_attention("fa2", "cuda")
+    flash_attention_machine(8)
+    with pytest.raises(ModelError, match="fa3 needs a Hopper GPU"):
+        resolve_attention("fa3", "cuda")
+    with pytest.raises(ModelError, match="fa2 computes in bf16 or fp16 only, and this run computes in float32"):
+        resolve_attention("fa2", "cuda", precision=FULL)

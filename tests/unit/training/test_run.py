@@ -94,6 +94,9 @@ def test_the_saved_configuration_runs_again_to_the_same_weights(place, tmp_path)
         {"train_sampling_strategy": "group_by_length", "optim": "adafactor", "lr_scheduler_type": "cosine"},
         {"label_smoothing_factor": 0.1, "z_loss": 1e-4, "neftune_noise_alpha": 5, "weight_decay": 0.1},
         {"bf16": True},
+        {"bf16": True, "finetuning_type": "freeze", "freeze_trainable_layers": 1},
+        {"bf16": True, "additional_target": "embed_tokens"},
+        {"pure_bf16": True, "bf16": None, "finetuning_type": "full"},
     ],
     ids=",".join,
 )
@@ -304,3 +307,20 @@ def test_effective_tokens_are_reported_when_asked_for(place, tmp_path):
     )
     result = run_training(config)
     assert 0 < result.metrics["effective_tokens_per_sec"] < result.metrics["tokens_per_second"]
+
+
+def test_answers_are_generated_where_trained_and_frozen_weights_differ_in_type(place, tmp_path):
+    """Layers in fp32 among layers in bf16 only fit together under autocast, before training as well as after."""
+    config = tiny_run(
+        place,
+        output_dir=str(tmp_path),
+        finetuning_type="freeze",
+        freeze_trainable_layers=1,
+        lora_rank=None,
+        bf16=True,
+        val_size=2,
+        do_predict=True,
+        predict_with_generate=True,
+        max_new_tokens=3,
+    )
+    assert run_training(config).metrics["predict_num_predictions"] == 2
