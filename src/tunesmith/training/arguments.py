@@ -106,9 +106,21 @@ USED_ELSEWHERE: Mapping[str, Mapping[str, str]] = {
 """Where each of the other settings of these groups takes effect."""
 
 
-def build_training_arguments(
-    config: RunConfig, autocast_dtype: torch.dtype | None, ranks: Ranks
-) -> Seq2SeqTrainingArguments:
+class OneDeviceArguments(Seq2SeqTrainingArguments):
+    """Arguments of a process that computes on one device, whatever else the machine holds.
+
+    A process without companions on a machine with several GPUs gets `nn.DataParallel` from transformers, which deals
+    out the rows of a batch to all of them: a batch without padding is one row. One process per GPU is what
+    training.launch starts.
+    """
+
+    @property
+    def n_gpu(self) -> int:
+        """Number of GPUs of this process: 0 or 1."""
+        return min(1, super().n_gpu)
+
+
+def build_training_arguments(config: RunConfig, autocast_dtype: torch.dtype | None, ranks: Ranks) -> OneDeviceArguments:
     """Return what transformers' Trainer is configured with; several processes find each other in here.
 
     Args:
@@ -126,7 +138,7 @@ def build_training_arguments(
         options["warmup_steps"] = training.warmup_ratio
     if training.early_stopping_steps is not None and training.metric_for_best_model is None:
         options["metric_for_best_model"] = "loss"
-    return Seq2SeqTrainingArguments(
+    return OneDeviceArguments(
         **options,
         bf16=autocast_dtype is torch.bfloat16,
         fp16=autocast_dtype is torch.float16,

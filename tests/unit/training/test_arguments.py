@@ -103,3 +103,10 @@ def test_a_backend_for_processes_does_not_break_a_run_of_one(tmp_path):
 def test_rotation_is_not_left_to_transformers(tmp_path):
     _, arguments = build(tmp_path, save_total_limit=1)
     assert arguments.save_total_limit is None
+
+
+def test_a_process_computes_on_one_device_whatever_the_machine_holds(tmp_path):
+    _, arguments = build(tmp_path)
+    assert (arguments.n_gpu, arguments.train_batch_size) == (0, 4)
+    arguments._n_gpu = 4  # what transformers finds on a machine with four GPUs, and would deal the batch out to
+    assert (arguments.n_gpu, arguments.train_batch_size) == (1, 4)
