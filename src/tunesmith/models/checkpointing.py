@@ -49,7 +49,7 @@ def resolve_gradient_checkpointing(model: nn.Module, config: RunConfig, precisio
         return estimate_training_memory(
             model,
             tokens=tokens,
-            compute_dtype=precision.autocast_dtype or precision.frozen_dtype,
+            compute_dtype=precision.compute_dtype,
             optimizer=config.training.optim,
             gradient_checkpointing=enabled,
         )
@@ -81,7 +81,11 @@ def enable_gradient_checkpointing(model: nn.Module, *, use_reentrant: bool) -> N
 def measure_free_memory(device: torch.device) -> int:
     """Return the bytes that this process may still take on a device, shared fairly with its neighbours on the CPU."""
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+        free, total = torch.cuda.mem_get_info(device)
+        used, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
+        share = torch.cuda.memory.get_per_process_memory_fraction(device)  # of the device, if this process has a limit
+        # What the allocator holds in reserve is free for this process, though not for the driver.
+        return max(0, min(free + reserved - used, int(share * total) - used))
     return available_memory_bytes() // current_ranks().local_world_size
 
 

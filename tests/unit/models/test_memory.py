@@ -6,7 +6,11 @@ import torch
 from tests.tiny.models import tiny_model
 from tunesmith.config import AdapterConfig
 from tunesmith.models.adapters import apply_adapters
-from tunesmith.models.checkpointing import enable_gradient_checkpointing, resolve_gradient_checkpointing
+from tunesmith.models.checkpointing import (
+    enable_gradient_checkpointing,
+    measure_free_memory,
+    resolve_gradient_checkpointing,
+)
 from tunesmith.models.memory import estimate_training_memory
 from tunesmith.models.precision import Precision
 
@@ -104,3 +108,19 @@ def test_checkpointing_gives_adapters_the_same_gradients(use_reentrant):
         gradients.append([p.grad for p in model.parameters() if p.requires_grad])
     for plain, checkpointed in zip(*gradients, strict=True):
         torch.testing.assert_close(plain, checkpointed)
+
+
+@pytest.mark.parametrize(
+    ("driver_free", "share", "expected"),
+    [
+        (50, 1.0, 55),  # 20 are allocated and 5 more kept in reserve: free for this process
+        (50, 0.3, 10),  # a limit of 30 leaves 10
+        (50, 0.1, 0),
+    ],
+)
+def test_free_memory_of_a_gpu_counts_the_reserve_and_a_limit(monkeypatch, driver_free, share, expected):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (driver_free, 100))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 20)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 25)
+    monkeypatch.setattr(torch.cuda.memory, "get_per_process_memory_fraction", lambda device: share)
+    assert measure_free_memory(torch.device("cuda", 0)) == expected
