@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import time
 from collections.abc import Mapping
 from datetime import timedelta
@@ -74,7 +75,12 @@ class LogFile(TrainerCallback):
         }
         if "loss" in line:
             line["throughput"] = round(self._meter.throughput, 2)
-        return {**line, **measure_memory()}
+        return {**{name: _usable_number(value) for name, value in line.items()}, **measure_memory()}
+
+
+def _usable_number(value: Any) -> Any:
+    """Return `None` for what JSON cannot hold: gradients that overflow in fp16, a perplexity beyond all floats."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _is_measurement(logs: Mapping[str, Any]) -> bool:
@@ -112,7 +118,7 @@ def measure_memory() -> dict[str, float]:
         "memory_gb": process_memory_bytes() / _BYTES_PER_GB,
         "peak_memory_gb": peak_process_memory_bytes() / _BYTES_PER_GB,
     }
-    if torch.cuda.is_available():
+    if torch.cuda.is_available() and torch.cuda.max_memory_allocated() > 0:  # 0: this run leaves the GPU alone
         figures["device_memory_gb"] = torch.cuda.memory_allocated() / _BYTES_PER_GB
         figures["device_peak_memory_gb"] = torch.cuda.max_memory_allocated() / _BYTES_PER_GB
     return {name: round(value, 3) for name, value in figures.items()}

@@ -1,8 +1,9 @@
 import json
 
+import torch
 from transformers import TrainerControl, TrainerState
 
-from tunesmith.training.monitoring.log import LogFile, cut_log, read_log, render_duration
+from tunesmith.training.monitoring.log import LogFile, cut_log, measure_memory, read_log, render_duration
 from tunesmith.training.monitoring.meter import RunMeter
 
 LLAMAFACTORY_KEYS = {
@@ -81,3 +82,23 @@ def test_a_new_run_starts_an_empty_log(tmp_path):
 def test_durations_read_as_hours_minutes_seconds():
     assert render_duration(3725.9) == "1:02:05"
     assert render_duration(-1.0) == "0:00:00"
+
+
+def test_numbers_that_json_cannot_hold_are_null(tmp_path):
+    """An fp16 gradient that overflowed; other readers of JSON stop at Python's `Infinity`."""
+    log, state = started_log(tmp_path / "log.jsonl")
+    log.on_log(None, state, TrainerControl(), {"loss": 2.5, "grad_norm": float("inf")})
+    log.on_log(None, state, TrainerControl(), {"eval_loss": 900.0, "eval_perplexity": float("inf")})
+    first, second = read_log(tmp_path / "log.jsonl")
+    assert (first["loss"], first["grad_norm"], second["eval_perplexity"]) == (2.5, None, None)
+    assert "Infinity" not in (tmp_path / "log.jsonl").read_text()
+
+
+def test_a_gpu_that_the_run_leaves_alone_is_not_in_the_figures(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 2_000_000_000)
+    peaks = iter([0, 3_000_000_000, 3_000_000_000])
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: next(peaks))
+    assert set(measure_memory()) == {"memory_gb", "peak_memory_gb"}
+    found = measure_memory()
+    assert (found["device_memory_gb"], found["device_peak_memory_gb"]) == (2.0, 3.0)
