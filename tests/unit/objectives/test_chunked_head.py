@@ -132,3 +132,21 @@ def test_chunks_follow_the_vocabulary():
     assert resolve_chunk_tokens(49_152, torch.device("cpu")) == 341  # 2**24 // 49152
     assert resolve_chunk_tokens(152_064, torch.device("cuda")) == 882  # 2**27 // 152064
     assert resolve_chunk_tokens(10**9, torch.device("cpu")) == 32
+
+
+@pytest.mark.parametrize(("dtype", "scale"), [(torch.float16, 2.0**18), (torch.bfloat16, 1 / 37)])
+def test_the_scale_of_the_loss_is_not_rounded_to_half_precision(dtype, scale):
+    """2**18 is infinite in fp16, and 1 / 37 is a sixth of a percent off in bf16."""
+    head = ScaledHead(nn.Linear(8, 5).requires_grad_(False).to(dtype))
+    values = torch.randn(64, 8) * (1e-3 if dtype == torch.float16 else 1.0)
+    gradients = []
+    for factor in (1.0, scale):
+        hidden = values.to(dtype).requires_grad_()
+        loss = chunked_head_loss(hidden, torch.zeros(64).long(), head, scaled_down_loss, chunk_tokens=9).total
+        gradients.append(torch.autograd.grad(loss * factor, hidden)[0])
+    assert torch.equal(gradients[1], (gradients[0].float() * scale).to(dtype))
+    assert gradients[1].isfinite().all()
+
+
+def scaled_down_loss(logits, labels):
+    return token_cross_entropy(logits, labels) * 2.0**-8

@@ -1,3 +1,8 @@
+import contextlib
+import itertools
+import math
+
+import accelerate
 import pytest
 import torch
 from transformers import TrainerCallback
@@ -116,3 +121,38 @@ def test_a_step_without_items_is_not_an_error(tmp_path):
     trainer.step_record.restart([0], [[0]])
     trainer.step_record.losses.append(torch.tensor(0.0))
     NumberGuard(trainer.step_record, describe).on_pre_optimizer_step(trainer.args, trainer.state, trainer.control)
+
+
+def test_a_run_goes_on_when_a_scaled_gradient_overflows(tmp_path, monkeypatch):
+    """fp16 as on a GPU, on the CPU: the overflowing step is skipped, the scale halved, the schedule stands still."""
+    model = tiny_model("llama")
+    trainer = tiny_trainer(tmp_path, uneven_rows(8), model=model, max_grad_norm=1.0, lr_scheduler_type="linear")
+    trainer.add_callback(NumberGuard(trainer.step_record, describe, scales_loss=True))
+    trainer.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    trainer.accelerator.native_amp = True
+    monkeypatch.setattr(type(trainer.accelerator), "mixed_precision", property(lambda _: "fp16"))
+    monkeypatch.setattr(trainer.accelerator, "autocast", contextlib.nullcontext)
+    monkeypatch.setattr(accelerate.accelerator, "get_mixed_precision_context_manager", lambda *_: lambda call: call)
+    calls = []
+
+    def overflow_in_step_two(gradient):
+        calls.append(gradient)
+        return gradient * float("inf") if len(calls) == 2 else gradient
+
+    model.model.layers[0].mlp.down_proj.weight.register_hook(overflow_in_step_two)
+    steps = [weights(model)]
+
+    class Remember(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            steps.append(weights(model))
+
+    trainer.add_callback(Remember())
+    trainer.train()
+    moved = [largest_difference(before, after) > 0 for before, after in itertools.pairwise(steps)]
+    assert moved == [True, False, True, True]
+    assert trainer.accelerator.scaler.get_scale() == 2.0**9
+    rates = [line["learning_rate"] for line in trainer.state.log_history if "learning_rate" in line]
+    assert rates == [0.5, 0.375, 0.375, 0.25]
+    norms = [line["grad_norm"] for line in trainer.state.log_history if "grad_norm" in line]
+    assert [math.isfinite(norm) for norm in norms] == moved
+    assert max(norm for norm in norms if math.isfinite(norm)) < 50  # of the loss, not of the scaled loss
