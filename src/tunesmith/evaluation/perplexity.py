@@ -60,9 +60,10 @@ def measure_loss(
                 result = objective.compute(model, prepare_inputs(batch))
                 correct = result.metrics.get("correct")
                 counts_correct = counts_correct and correct is not None
-                parts = (result.total, result.items, correct if correct is not None else torch.zeros(()))
-                # Added up in double precision: float32 loses single tokens after some millions of them.
-                sums += torch.stack([part.detach().double().cpu() for part in parts])
+                parts = (result.total, result.items, torch.zeros_like(result.items) if correct is None else correct)
+                # One transfer, since each waits for the device. Then added up in double precision: float32 loses
+                # single tokens after some millions of them.
+                sums += torch.stack([part.detach().float() for part in parts]).cpu().double()
     finally:
         model.train(was_training)
     total, items, correct_items = _sum_over_processes(sums, model).tolist()

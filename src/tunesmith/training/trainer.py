@@ -148,13 +148,15 @@ class ObjectiveTrainer(Trainer):
         if not batches:
             return batches, None
         items = [int(self.objective.count_items(batch)) for batch in batches]
+        # Without companions the sums stay here: a way to the device and back waits for all of its work.
+        place = device if self.accelerator.num_processes > 1 else torch.device("cpu")
         own = torch.tensor(
             [
                 sum(items),
                 sum(count_real_tokens(batch) for batch in batches),
                 sum(batch["input_ids"].numel() for batch in batches),
             ],
-            device=device,
+            device=place,
         )
         all_items, real, computed = self._sum_over_processes(own).tolist()
         self.meter.add_step(StepCounts(all_items, real, computed))
