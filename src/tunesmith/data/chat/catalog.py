@@ -25,8 +25,9 @@ class TemplateEntry:
     """Whether earlier answers are printed differently from the last one, so that each answer needs a row of its own."""
 
     twins: tuple[str, ...] = ()
-    """SHA-256 of templates of published models that print the same for every conversation. Their rows are rendered
-    with our marks in one go, which is several times faster than prefix by prefix; the tokenizer keeps its own text."""
+    """SHA-256 of templates of published models that print the same for every conversation (with no empty system
+    message). Their rows are rendered with our marks in one go, in a half (SmolLM2) to a quarter (Qwen3) of the time
+    that prefix by prefix takes. The tokenizer keeps its own text."""
 
     @property
     def marked_source(self) -> str:
@@ -55,6 +56,11 @@ ENTRIES = (
         "<|im_end|>",
         rewrites_history=True,
         twins=("87a2728cb8dc9fe424d624542f6060ec05a1d285ebbec578bb078900e33396b5",),
+    ),
+    TemplateEntry(
+        "smollm2",
+        "<|im_end|>",
+        twins=("872be49dbb638044ad01b60388f48d469ff2980e5f0dccdc22ec907db54d0788",),
     ),
     TemplateEntry("vicuna", _EOS),
 )

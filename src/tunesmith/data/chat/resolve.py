@@ -124,7 +124,7 @@ def _from_entry(entry: TemplateEntry, tokenizer: PreTrainedTokenizerBase, defaul
 
 def _from_tokenizer(source: str, tokenizer: PreTrainedTokenizerBase, default_system: str | None) -> ChatTemplate:
     special_tokens = _special_tokens(tokenizer)
-    twin = find_twin(source)
+    twin = None if default_system == "" else find_twin(source)  # they may differ in printing an empty system message
     source = _with_default_system(source, default_system)
     compile_template(source)
     render = _renderer(source, special_tokens)

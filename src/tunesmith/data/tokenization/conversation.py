@@ -11,7 +11,7 @@ from tunesmith.data.chat.render import RenderingRefusedError
 from tunesmith.data.chat.template import ChatTemplate
 from tunesmith.data.records import Conversation, Dropped, Message, Record
 from tunesmith.data.tokenization.encoded import EncodedRow, EncodingOptions
-from tunesmith.data.tokenization.masks import Piece, learnt_pieces, trained_spans
+from tunesmith.data.tokenization.masks import learnt_pieces, trained_spans
 from tunesmith.data.tokenization.pieces import PieceEncoder, build_piece_encoder
 from tunesmith.data.tokenization.truncation import Truncator
 
@@ -23,7 +23,7 @@ class _Row(NamedTuple):
     """One row of a conversation, rendered."""
 
     conversation: Conversation
-    pieces: list[Piece]
+    pieces: list[str]
     only_last: bool
     """Whether this row is there for its last answer alone."""
 
@@ -44,7 +44,7 @@ class ConversationEncoder:
         """
         plans = [self._render(record) for record in records]
         rows = list(chain.from_iterable(plan for plan in plans if not isinstance(plan, Dropped)))
-        encoded = iter(self._pieces.encode([[piece.text for piece in row.pieces] for row in rows]))
+        encoded = iter(self._pieces.encode([row.pieces for row in rows]))
         return [
             plan if isinstance(plan, Dropped) else self._finish([self._fit(row, next(encoded)) for row in plan])
             for plan in plans
@@ -79,8 +79,13 @@ class ConversationEncoder:
 
     @staticmethod
     def _finish(rows: list[EncodedRow | Dropped]) -> list[EncodedRow] | Dropped:
+        """Return the rows that can be used; an answer whose row cannot be counts as a dropped turn."""
         kept = [row for row in rows if not isinstance(row, Dropped)]
-        return kept or next(row for row in rows if isinstance(row, Dropped))
+        if not kept:
+            return next(row for row in rows if isinstance(row, Dropped))
+        if len(kept) < len(rows):
+            kept[0] = kept[0]._replace(truncation=kept[0].truncation | {"turns_dropped"})
+        return kept
 
 
 def build_row(ids: Sequence[Sequence[int]], train_on_prompt: bool) -> EncodedRow:
@@ -100,5 +105,5 @@ def _probe_rows(template: ChatTemplate) -> list[list[str]]:
             rendered = template.render_segments(Conversation(messages))
         except RenderingRefusedError:
             continue
-        rows += [[piece.text for piece in learnt_pieces(row, messages, only_last=False)] for row in rendered]
+        rows += [learnt_pieces(row, messages, only_last=False) for row in rendered]
     return rows

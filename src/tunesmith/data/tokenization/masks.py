@@ -1,20 +1,16 @@
-"""Which text of a row is learnt: by place, never by what a token is equal to."""
+"""Which text of a row is learnt: by place, never by what a token is equal to.
+
+A row is held as pieces of text that alternate, `[prompt, answer, prompt, answer, ..., rest]`: what stands at an odd
+place is learnt. The number of pieces is odd, and pieces may be empty.
+"""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from tunesmith.data.chat.segment import Segment
 from tunesmith.data.records import Message
 
 
-class Piece(NamedTuple):
-    """Text between two borders of what is learnt. Pieces of a row alternate, beginning and ending with prompt text."""
-
-    text: str
-    trained: bool
-
-
-def learnt_pieces(row: Sequence[Segment], messages: Sequence[Message], *, only_last: bool) -> list[Piece]:
+def learnt_pieces(row: Sequence[Segment], messages: Sequence[Message], *, only_last: bool) -> list[str]:
     """Return the pieces of a rendered row; neighbours that are not learnt are joined.
 
     Joining matters: what is not learnt is tokenised in one go, exactly as serving does with a prompt.
@@ -25,19 +21,17 @@ def learnt_pieces(row: Sequence[Segment], messages: Sequence[Message], *, only_l
         only_last: Learn the last answer of the row only.
 
     Returns:
-        Pieces `[prompt, answer, prompt, answer, ..., rest]`; an odd number. One piece when nothing is learnt.
+        Pieces; a single one when nothing is learnt.
     """
-    last = max((place for place, segment in enumerate(row) if segment.trained), default=-1)
-    pieces: list[Piece] = []
-    waiting: list[str] = []
-    for place, (text, is_answer, message_index) in enumerate(row):
-        if is_answer and (place == last or not only_last) and messages[message_index].trained is not False:
-            pieces.append(Piece("".join(waiting), False))
-            pieces.append(Piece(text, True))
-            waiting = []
+    if only_last:
+        last = max((place for place, segment in enumerate(row) if segment.trained), default=-1)
+        row = [segment._replace(trained=place == last) for place, segment in enumerate(row)]
+    pieces: list[str] = [""]
+    for text, is_answer, message_index in row:
+        if is_answer and messages[message_index].trained is not False:
+            pieces += (text, "")
         else:
-            waiting.append(text)
-    pieces.append(Piece("".join(waiting), False))
+            pieces[-1] += text
     return pieces
 
 

@@ -15,7 +15,7 @@ from tunesmith.data.chat.render import RenderingRefusedError
 from tunesmith.data.chat.template import ChatTemplate
 from tunesmith.data.records import Conversation, Dropped, Message
 from tunesmith.data.tokenization.encoded import EncodedRow, EncodingOptions, Truncation
-from tunesmith.data.tokenization.masks import Piece, learnt_pieces, trained_spans
+from tunesmith.data.tokenization.masks import learnt_pieces, trained_spans
 from tunesmith.data.tokenization.pieces import Offsets, PieceEncoder, PieceIds
 
 _TOO_LONG = Dropped("longer than cutoff_len even when cut")
@@ -112,14 +112,14 @@ class Truncator:
             return self._build(best, frozenset({"turns_dropped"}))
         return _TOO_LONG
 
-    def _render(self, conversation: Conversation, *, only_last: bool) -> list[Piece]:
+    def _render(self, conversation: Conversation, *, only_last: bool) -> list[str]:
         row = self._template.render_segments(conversation, only_last=only_last)[-1]
         return learnt_pieces(row, conversation.messages, only_last=only_last)
 
     def _whole(self, conversation: Conversation, *, only_last: bool) -> list[list[int]] | None:
         """Return the ids of all pieces up to the last end marker, or nothing where they are too many."""
         pieces = self._render(conversation, only_last=only_last)
-        ids = self._pieces.encode([[piece.text for piece in pieces]])[0]
+        ids = self._pieces.encode([pieces])[0]
         if sum(map(len, ids[:-1])) > self._options.cutoff_len:
             return None
         fits = sum(map(len, ids)) <= self._options.cutoff_len
@@ -130,9 +130,9 @@ class Truncator:
         pieces = self._render(conversation, only_last=only_last)
         if len(pieces) == 1:
             return None
-        *before, prompt, answer, _ = located = self._pieces.locate([piece.text for piece in pieces])
+        *before, prompt, answer, _ = self._pieces.locate(pieces)
         room = self._options.cutoff_len - sum(len(piece.ids) for piece in before)
-        start = sum(len(piece.text) for piece in pieces[: len(before)])
+        start = sum(map(len, pieces[: len(before)]))
         ranges = self._cuttable(conversation, pieces, start, prompt, only_last=only_last)
         fixed = len(prompt.ids) - sum(last - first for first, last in ranges)
         budget = share_budget(len(prompt.ids), len(answer.ids), room)
@@ -147,17 +147,17 @@ class Truncator:
             losses.add("prompt_cut")
         if kept_answer < len(answer.ids):
             losses.add("end_marker_lost")
-            marker_start = len(pieces[len(located) - 2].text) - len(self._template.ending.marker)
+            marker_start = len(pieces[-2]) - len(self._template.ending.marker)
             if answer.offsets[kept_answer][0] < marker_start:
                 losses.add("answer_cut")
         ids = [*(piece.ids for piece in before), kept_prompt, answer.ids[:kept_answer], []]
         return self._build(ids, frozenset(losses))
 
     def _cuttable(
-        self, conversation: Conversation, pieces: Sequence[Piece], start: int, prompt: PieceIds, *, only_last: bool
+        self, conversation: Conversation, pieces: Sequence[str], start: int, prompt: PieceIds, *, only_last: bool
     ) -> list[tuple[int, int]]:
         """Return the half-open token ranges of questions and tool results inside the last prompt piece, ascending."""
-        text = "".join(piece.text for piece in pieces)
+        text = "".join(pieces)
         ranges = []
         for place, message in enumerate(conversation.messages):
             if message.role not in ("user", "tool") or not message.content:
@@ -179,7 +179,7 @@ class Truncator:
         messages = list(conversation.messages)
         messages[place] = replace(messages[place], content=_PLACEHOLDER)
         pieces = self._render(Conversation(tuple(messages), conversation.tools), only_last=only_last)
-        other = "".join(piece.text for piece in pieces)
+        other = "".join(pieces)
         before, found, after = other.partition(_PLACEHOLDER)
         if not found or not text.startswith(before) or not text.endswith(after):
             return None

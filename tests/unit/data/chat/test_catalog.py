@@ -21,6 +21,7 @@ WIRE = {
         "<|im_start|>system\nSYS<|im_end|>\n<|im_start|>user\nQ<|im_end|>\n"
         "<|im_start|>assistant\n<think>\n\n</think>\n\nA<|im_end|>\n"
     ),
+    "smollm2": "<|im_start|>system\nSYS<|im_end|>\n<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n",
     "vicuna": "SYS USER: Q ASSISTANT: A</s>",
 }
 
@@ -41,6 +42,10 @@ def test_template_prints_its_wire_text(name):
             "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n<|im",
         ),
         ("vicuna", "A chat between a curious user and an artificial intelligence assistant. The assistant gives"),
+        (
+            "smollm2",
+            "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n<|im_",
+        ),
         ("chatml", "<|im_start|>user"),
     ],
 )

@@ -13,23 +13,17 @@ ROW = [
 
 
 def test_answers_stand_at_odd_places():
-    assert learnt_pieces(ROW, MESSAGES, only_last=False) == [
-        ("Q", False),
-        ("A", True),
-        ("R", False),
-        ("B", True),
-        (".", False),
-    ]
+    assert learnt_pieces(ROW, MESSAGES, only_last=False) == ["Q", "A", "R", "B", "."]
 
 
 def test_what_is_not_learnt_is_joined():
-    assert learnt_pieces(ROW, MESSAGES, only_last=True) == [("QAR", False), ("B", True), (".", False)]
+    assert learnt_pieces(ROW, MESSAGES, only_last=True) == ["QAR", "B", "."]
 
 
 def test_an_answer_marked_as_not_trained_is_joined_too():
     messages = [*MESSAGES[:3], Message("assistant", "B", trained=False)]
-    assert learnt_pieces(ROW, messages, only_last=False) == [("Q", False), ("A", True), ("RB.", False)]
-    assert learnt_pieces(ROW, messages, only_last=True) == [("QARB.", False)]
+    assert learnt_pieces(ROW, messages, only_last=False) == ["Q", "A", "RB."]
+    assert learnt_pieces(ROW, messages, only_last=True) == ["QARB."]
 
 
 def test_spans_are_half_open_and_skip_empty_pieces():

@@ -113,6 +113,21 @@ def test_rows_of_a_split_conversation_are_fitted_one_by_one():
     assert rows[1].truncation == {"turns_dropped", "prompt_cut"}
 
 
+def test_an_answer_of_a_split_conversation_that_cannot_fit_counts_as_a_dropped_turn():
+    messages = (
+        Message("user", "1"),
+        Message("assistant", "2"),
+        Message("user", "3"),
+        Message("assistant", numbers(60)),
+        Message("tool", "5"),
+        Message("assistant", "6"),
+    )
+    tokenizer, rows = encode("qwen3", Conversation(messages), 50)
+    assert learnt(tokenizer, rows[0]) == ["<think>\n\n</think>\n\n2<|im_end|>"]
+    assert len(rows) == 2  # the last answer has the long one before it, in the same turn
+    assert "turns_dropped" in rows[0].truncation
+
+
 def test_system_text_is_never_cut():
     conversation = talk("1", "2", system=numbers(60))
     assert encode("chatml", conversation, 40)[1] == TOO_LONG
