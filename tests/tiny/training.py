@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from transformers import Seq2SeqTrainingArguments
 
 from tests.tiny.models import tiny_model
 from tunesmith.data.batches import Example
@@ -16,6 +15,7 @@ from tunesmith.data.loading.samplers import RandomSampler, SequentialSampler
 from tunesmith.models.heads import resolve_head
 from tunesmith.objectives.next_token import NextTokenObjective
 from tunesmith.runtime.ranks import Ranks
+from tunesmith.training.arguments import OneDeviceArguments
 from tunesmith.training.checkpoints import RowOrder
 from tunesmith.training.trainer import ObjectiveTrainer, TrainerPlan
 
@@ -65,7 +65,7 @@ def tiny_trainer(
         "remove_unused_columns": False,
         "restore_callback_states_from_checkpoint": True,
     }
-    args = Seq2SeqTrainingArguments(output_dir=str(output_dir), **{**defaults, **settings})
+    args = OneDeviceArguments(output_dir=str(output_dir), **{**defaults, **settings})
     sampler = RandomSampler(len(rows), seed=7) if shuffle else SequentialSampler(len(rows))
     order = RowOrder(
         num_rows=len(rows),

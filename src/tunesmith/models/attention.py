@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import torch
+from packaging.version import Version
 from torch import Tensor, nn
 from transformers.utils import is_flash_attn_2_available, is_flash_attn_3_available, is_torch_flex_attn_available
 
@@ -175,7 +176,7 @@ def check_isolation(model: nn.Module, layout: Literal["flat", "padded"], precisi
     leak = (packed - changed).abs().max().item()
     difference = (packed - alone).abs().max().item()
     # Another sample must leave no trace but the rounding of a differently cut product.
-    tolerance = 1e-4 if _computes_exactly(alone, precision) else 5e-2
+    tolerance = 1e-4 if computes_exactly(alone.dtype, alone.device, precision) else 5e-2
     implementation = base.config._attn_implementation
     if not max(leak, difference) <= tolerance * size:
         raise ModelError(
@@ -186,11 +187,20 @@ def check_isolation(model: nn.Module, layout: Literal["flat", "padded"], precisi
     logger.debug("samples are isolated with %s: leak %.2g, difference %.2g", implementation, leak, difference)
 
 
-def _computes_exactly(logits: Tensor, precision: Precision | None) -> bool:
-    """Whether products were made in float32: logits may be brought to it afterwards, and TF32 rounds its factors."""
-    if logits.is_cuda and torch.backends.cuda.matmul.allow_tf32:
+def computes_exactly(dtype: torch.dtype, device: torch.device, precision: Precision | None) -> bool:
+    """Return whether logits of this type come from products in float32.
+
+    They may have been brought to it afterwards, and TF32 rounds the factors of float32 products.
+    """
+    if device.type == "cuda" and _uses_tf32():
         return False
-    return logits.dtype == torch.float32 and (precision is None or precision.compute_dtype == torch.float32)
+    return dtype == torch.float32 and (precision is None or precision.compute_dtype == torch.float32)
+
+
+def _uses_tf32() -> bool:
+    if Version(torch.__version__) >= Version("2.9"):  # the older flag cannot be read once the newer one is set
+        return str(torch.backends.cuda.matmul.fp32_precision) == "tf32"
+    return torch.backends.cuda.matmul.allow_tf32
 
 
 def _last_logits(model: nn.Module, samples: list[Tensor], layout: str, device: torch.device) -> Tensor:

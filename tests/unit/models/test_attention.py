@@ -6,7 +6,7 @@ import torch
 from tests.tiny.models import tiny_model
 from tunesmith.errors import ModelError
 from tunesmith.models import attention
-from tunesmith.models.attention import check_isolation, resolve_attention
+from tunesmith.models.attention import check_isolation, computes_exactly, resolve_attention
 from tunesmith.models.precision import Precision
 from tunesmith.models.segments import SEGMENTS
 
@@ -114,3 +114,14 @@ def test_flash_attention_that_cannot_run_is_refused_before_it_fails(flash_attent
         resolve_attention("fa3", "cuda")
     with pytest.raises(ModelError, match="fa2 computes in bf16 or fp16 only, and this run computes in float32"):
         resolve_attention("fa2", "cuda", precision=FULL)
+
+
+def test_rounded_products_are_not_held_to_the_tolerance_of_float32(monkeypatch):
+    cuda, cpu = torch.device("cuda"), torch.device("cpu")
+    assert computes_exactly(torch.float32, cuda, FULL)
+    assert computes_exactly(torch.float32, cuda, None)
+    assert not computes_exactly(torch.bfloat16, cuda, None)
+    assert not computes_exactly(torch.float32, cuda, HALF)  # brought to float32 after the fact
+    monkeypatch.setattr(torch.backends, "fp32_precision", "tf32")  # as transformers does for `tf32: true`
+    assert not computes_exactly(torch.float32, cuda, FULL)
+    assert computes_exactly(torch.float32, cpu, FULL)
