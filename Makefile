@@ -75,8 +75,9 @@ check: $(VENV)/.installed-dev
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-test-slow: $(VENV)/.installed-dev $(MODEL)/config.json
-	@HF_HUB_OFFLINE=1 TUNESMITH_MODEL_FILE=$(CURDIR)/$(MODEL_FILE) $(BIN)/python -m pytest -m slow
+test-slow: $(VENV)/.installed-dev $(MODEL_FILE)
+	@HF_HUB_OFFLINE=1 TUNESMITH_REQUIRE_MODEL=1 TUNESMITH_MODEL_FILE=$(abspath $(MODEL_FILE)) \
+	  $(BIN)/python -m pytest -m slow
 
 # Write the versions installed in .venv to the lock files. After upgrading: make lock, make test, commit.
 lock: $(VENV)/.installed-dev

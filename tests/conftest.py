@@ -2,6 +2,7 @@
 
 import os
 import random
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -13,15 +14,32 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 import pytest
 
 
-@pytest.fixture
-def assets() -> "os.PathLike[str]":
+@pytest.fixture(scope="session")
+def assets() -> Path:
     """Folder of real tokenizers, data and parity fixtures; the test is skipped where TUNESMITH_ASSETS is not set."""
-    from pathlib import Path
-
     place = os.environ.get("TUNESMITH_ASSETS")
     if not place:
         pytest.skip("TUNESMITH_ASSETS is not set: it names the folder with real tokenizers, data and parity fixtures")
     return Path(place).resolve()
+
+
+@pytest.fixture(scope="session")
+def smollm2_file() -> Path:
+    """GGUF file of SmolLM2-135M-Instruct, as TUNESMITH_MODEL_FILE names it.
+
+    Without the variable the test is skipped; with TUNESMITH_REQUIRE_MODEL=1, which `make test-slow` sets, it fails, so
+    that tests with a real model cannot pass by not running. A name that leads nowhere fails in any case.
+    """
+    place = os.environ.get("TUNESMITH_MODEL_FILE")
+    if not place:
+        reason = "TUNESMITH_MODEL_FILE is not set: it names a GGUF file of SmolLM2-135M-Instruct"
+        if os.environ.get("TUNESMITH_REQUIRE_MODEL") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    path = Path(place).resolve()
+    if not path.is_file():
+        pytest.fail(f"TUNESMITH_MODEL_FILE is {place}, where there is no file")
+    return path
 
 
 @pytest.fixture(autouse=True)

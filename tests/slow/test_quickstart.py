@@ -1,10 +1,8 @@
 """The quickstart as a user meets it: the real model, the whole run. Some minutes on two cores."""
 
 import io
-import os
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,13 +12,10 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """Convert the GGUF file that TUNESMITH_MODEL_FILE names, as `make quickstart` does."""
-    file = os.environ.get("TUNESMITH_MODEL_FILE")
-    if not file:
-        pytest.skip("TUNESMITH_MODEL_FILE is not set: it names a GGUF file of SmolLM2-135M-Instruct")
+def model(smollm2_file, tmp_path_factory):
+    """The real model, converted as `make quickstart` does."""
     folder = tmp_path_factory.mktemp("model") / "smollm2"
-    assert main(["export", str(Path(file).resolve()), str(folder), "infer_dtype=bfloat16"]) == 0
+    assert main(["export", str(smollm2_file), str(folder), "infer_dtype=bfloat16"]) == 0
     return folder
 
 

@@ -11,7 +11,7 @@ from tunesmith.config.suggestions import render_suggestion
 from tunesmith.errors import ConfigProblem
 
 PREFIX = "TUNESMITH_"
-RESERVED = frozenset({"TUNESMITH_ASSETS", "TUNESMITH_MODEL_FILE"})
+RESERVED = frozenset({"TUNESMITH_ASSETS", "TUNESMITH_MODEL_FILE", "TUNESMITH_REQUIRE_MODEL"})
 """Variables of this product that are not settings of a run."""
 
 

@@ -1,6 +1,4 @@
-import os
 import pickle
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -168,23 +166,23 @@ def test_a_template_survives_pickling():
     assert pickle.loads(pickle.dumps(template)) == template
 
 
-def real_tokenizer(name):
-    """A published tokenizer whose template has a twin; the test is skipped where its file is not at hand."""
-    variable = "TUNESMITH_SMOLLM2_GGUF" if name == "smollm2" else "TUNESMITH_ASSETS"
-    place = os.environ.get(variable)
-    if not place:
-        pytest.skip(f"{variable} is not set: it leads to the tokenizer of {name}")
-    if name == "smollm2":
-        from tunesmith.models.gguf.metadata import read_metadata
-        from tunesmith.models.gguf.tokenizer import build_tokenizer
-
-        return build_tokenizer(read_metadata(Path(place)))
-    return AutoTokenizer.from_pretrained(f"{place}/tokenizers/{name}")
+@pytest.fixture(scope="module")
+def qwen3(assets):
+    return AutoTokenizer.from_pretrained(assets / "tokenizers" / "qwen3")
 
 
-@pytest.fixture(scope="module", params=["qwen3", "smollm2"])
+@pytest.fixture(scope="module")
+def smollm2(smollm2_file):
+    from tunesmith.models.gguf.metadata import read_metadata
+    from tunesmith.models.gguf.tokenizer import build_tokenizer
+
+    return build_tokenizer(read_metadata(smollm2_file))
+
+
+@pytest.fixture(scope="module", params=["qwen3", pytest.param("smollm2", marks=pytest.mark.slow)])
 def published(request):
-    tokenizer = real_tokenizer(request.param)
+    """A published tokenizer whose template has a twin."""
+    tokenizer = request.getfixturevalue(request.param)
     template = resolve_template(settings("auto"), tokenizer)
     assert template.method == "marks", "the twin was not recognised"
     return tokenizer, template
@@ -206,9 +204,8 @@ def test_twin_of_a_published_template_prints_the_same(published, conversation):
         assert "".join(segment.text for segment in row[:-2]) == prompt
 
 
-def test_twin_prints_tool_use_and_reasoning_the_same():
-    tokenizer = real_tokenizer("qwen3")
-    template = resolve_template(settings("auto"), tokenizer)
+def test_twin_prints_tool_use_and_reasoning_the_same(qwen3):
+    tokenizer, template = qwen3, resolve_template(settings("auto"), qwen3)
     conversation = asked_with_tools()
     calls = [{"type": "function", "function": {"name": "weather", "arguments": {"city": "Köln"}}}]
     messages = as_dicts(conversation)

@@ -1,8 +1,6 @@
 """Ids and labels of LLaMA-Factory for fixed conversations. Where ours differ, the rule is in docs/templates.md."""
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 from transformers import AutoTokenizer
@@ -19,6 +17,7 @@ FILES = {
     "qwen3.qwen3": "qwen3",
     "smollm2.chatml": "chatml",
 }
+NEEDS_MODEL = {"smollm2.chatml"}
 MULTI_TURN = {"system_two_turns", "three_turns", "think_history"}
 DIFFERENT_IDS = {
     ("llama2", "leading_space_answer"): "the answer's own leading space is kept beside the template's",
@@ -26,25 +25,22 @@ DIFFERENT_IDS = {
 }
 
 
-def load_tokenizer(assets, name):
+def load_tokenizer(name, assets, request):
     if name != "smollm2":
         return AutoTokenizer.from_pretrained(assets / "tokenizers" / name)
-    place = Path(os.environ.get("TUNESMITH_SMOLLM2_GGUF", ""))
-    if not place.is_file():
-        pytest.skip("TUNESMITH_SMOLLM2_GGUF does not name the file of SmolLM2, which has this tokenizer")
     from tunesmith.models.gguf.metadata import read_metadata
     from tunesmith.models.gguf.tokenizer import build_tokenizer
 
-    return build_tokenizer(read_metadata(place))
+    return build_tokenizer(read_metadata(request.getfixturevalue("smollm2_file")))
 
 
-@pytest.fixture(scope="module", params=sorted(FILES))
-def parity(request):
-    place = os.environ.get("TUNESMITH_ASSETS")
-    if not place:
-        pytest.skip("TUNESMITH_ASSETS is not set: it names the folder with parity fixtures")
-    fixture = json.loads((Path(place) / "parity" / f"{request.param}.json").read_text(encoding="utf-8"))
-    tokenizer = load_tokenizer(Path(place), fixture["tokenizer"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=pytest.mark.slow if name in NEEDS_MODEL else ()) for name in sorted(FILES)],
+)
+def parity(request, assets):
+    fixture = json.loads((assets / "parity" / f"{request.param}.json").read_text(encoding="utf-8"))
+    tokenizer = load_tokenizer(fixture["tokenizer"], assets, request)
     template = template_of(FILES[request.param], tokenizer)
     template.apply_to_tokenizer(tokenizer)
     encoder = build_encoder(tokenizer, template, EncodingOptions("sft", 2048))
