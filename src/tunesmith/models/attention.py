@@ -200,7 +200,7 @@ def computes_exactly(dtype: torch.dtype, device: torch.device, precision: Precis
 def _uses_tf32() -> bool:
     if Version(torch.__version__) >= Version("2.9"):  # the older flag cannot be read once the newer one is set
         return str(torch.backends.cuda.matmul.fp32_precision) == "tf32"
-    return torch.backends.cuda.matmul.allow_tf32
+    return bool(torch.backends.cuda.matmul.allow_tf32)
 
 
 def _last_logits(model: nn.Module, samples: list[Tensor], layout: str, device: torch.device) -> Tensor:

@@ -145,7 +145,7 @@ def _scale_in_place(gradient: Tensor, scale: Tensor) -> None:
     if gradient.dtype in {torch.float32, torch.float64}:
         gradient.mul_(scale)
         return
-    for rows in gradient.split(_ROWS_SCALED_AT_ONCE):
+    for rows in torch.split(gradient, _ROWS_SCALED_AT_ONCE):
         rows.copy_(rows.float().mul_(scale))
 
 

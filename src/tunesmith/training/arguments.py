@@ -117,7 +117,7 @@ class OneDeviceArguments(Seq2SeqTrainingArguments):
     @property
     def n_gpu(self) -> int:
         """Number of GPUs of this process: 0 or 1."""
-        return min(1, super().n_gpu)
+        return min(1, int(super().n_gpu))
 
 
 def build_training_arguments(config: RunConfig, autocast_dtype: torch.dtype | None, ranks: Ranks) -> OneDeviceArguments:
@@ -134,7 +134,7 @@ def build_training_arguments(config: RunConfig, autocast_dtype: torch.dtype | No
     training = config.training
     if ranks.world_size > 1:  # accelerate takes a named backend as proof of several processes
         options["ddp_backend"] = config.distributed.ddp_backend
-    if training.warmup_ratio is not None:
+    if training.warmup_ratio:  # 0 is no share, and must not overrule warmup_steps
         options["warmup_steps"] = training.warmup_ratio
     if training.early_stopping_steps is not None and training.metric_for_best_model is None:
         options["metric_for_best_model"] = "loss"
