@@ -1,6 +1,7 @@
 # make quickstart   set up, fetch a small model, teach it its name, show what changed
 # make test         set up, then every check and test but the slow ones
 # make test-slow    tests with the real model, or of more than ten seconds
+# make test-gpu     tests that need a GPU; each is skipped where its kind of machine is missing
 #
 # PYTHON=python3.12           interpreter to build .venv with (3.11 or newer)
 # PIP_ARGS="..."              options for every pip call, such as an index or a cache
@@ -22,7 +23,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export TOKENIZERS_PARALLELISM := false
 
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev quickstart check test test-slow lock clean
+.PHONY: help install install-dev quickstart check test test-slow test-gpu lock clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p; /^$$/q' Makefile
@@ -78,6 +79,9 @@ check: $(VENV)/.installed-dev
 test-slow: $(VENV)/.installed-dev $(MODEL_FILE)
 	@HF_HUB_OFFLINE=1 TUNESMITH_REQUIRE_MODEL=1 TUNESMITH_MODEL_FILE=$(abspath $(MODEL_FILE)) \
 	  $(BIN)/python -m pytest -m slow
+
+test-gpu: $(VENV)/.installed-dev
+	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests/gpu -m gpu
 
 # Write the versions installed in .venv to the lock files. After upgrading: make lock, make test, commit.
 lock: $(VENV)/.installed-dev
