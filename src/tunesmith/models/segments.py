@@ -123,16 +123,18 @@ def _find_segments(
     heads = torch.zeros((1, 1), dtype=torch.long, device=device)
     later = torch.arange(1, length, device=device)[None, :]
     earlier = later - 1
-    if mask_function(rows, heads, earlier, later).any():
-        return None
+    looks_ahead = mask_function(rows, heads, earlier, later).any().expand(batch_size, 1)
     joined = mask_function(rows, heads, later, earlier).expand(batch_size, length - 1)
-    return Segments(_lengths_of_runs(joined, batch_size), window)
+    answers = torch.cat([looks_ahead, joined], dim=1).cpu()  # at once: each transfer waits for the device
+    if answers[:, 0].any():
+        return None
+    return Segments(_lengths_of_runs(answers[:, 1:], batch_size), window)
 
 
 def _lengths_of_runs(joined: Tensor, num_rows: int) -> tuple[tuple[int, ...], ...]:
     """Turn "this token belongs to the same sample as the one before", shape [rows or 1, tokens - 1], into lengths."""
     borders: list[list[int]] = [[] for _ in range(joined.shape[0])]
-    for row, before in (~joined).nonzero().tolist():
+    for row, before in (~joined.cpu()).nonzero().tolist():
         borders[row].append(before + 1)
     length = joined.shape[1] + 1
     lengths = tuple(tuple(b - a for a, b in pairwise([0, *row, length])) for row in borders)
