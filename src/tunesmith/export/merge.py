@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from peft import PeftModel
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -21,6 +20,8 @@ from tunesmith.errors import ConfigError, ModelError
 from tunesmith.inference.load import hide_progress_without_terminal, load_run_tokenizer
 from tunesmith.inference.local import resolve_stop_ids
 from tunesmith.models import LoadedModel, load_model
+from tunesmith.models.adapters import attach_adapter
+from tunesmith.models.locations import resolve_with_adapters
 from tunesmith.runtime.files import atomic_directory
 
 PROBE_TEXT = "The quick brown fox jumps over the lazy dog. 你好，世界。 1 + 1 = 2\n"
@@ -64,10 +65,11 @@ def export_model(config: RunConfig) -> ExportReport:
     if template is not None:
         template.apply_to_tokenizer(tokenizer)
     probe = torch.tensor([tokenizer(PROBE_TEXT, add_special_tokens=False)["input_ids"]])
-    loaded = _load_exact(config, tokenizer)
+    found = resolve_with_adapters(config.model, config.adapter.adapter_name_or_path)
+    loaded = _load_exact(config, tokenizer, found.base.source)
     model = loaded.model.to(_merge_device(config))
     dtype = resolve_export_dtype(config.model.infer_dtype, loaded.stored_dtype)
-    model, merge_difference = merge_adapters(model, config.adapter.adapter_name_or_path, probe)
+    model, merge_difference = merge_adapters(model, found.adapters, probe)
     cast_parameters(model, dtype)
     stop_ids = write_generation_settings(model, tokenizer, template.end_markers if template else ())
     num_parameters = model.num_parameters()
@@ -77,7 +79,9 @@ def export_model(config: RunConfig) -> ExportReport:
         tokenizer.save_pretrained(folder)
         _make_readable(folder)
         del model, loaded  # two copies of a large model may not fit
-        reload_difference = check_reload(folder, expected, probe, device)
+        reload_difference = check_reload(
+            folder, expected, probe, device, trust_remote_code=config.model.trust_remote_code
+        )
     return ExportReport(
         folder=out,
         dtype=dtype,
@@ -98,7 +102,7 @@ def merge_adapters(
     """
     largest: float | None = None
     for adapter in adapters:
-        with_adapter = PeftModel.from_pretrained(model, adapter)
+        with_adapter = attach_adapter(model, adapter)
         expected = measure_logits(with_adapter, probe)
         model = with_adapter.merge_and_unload(safe_merge=True)
         difference = relative_difference(measure_logits(model, probe), expected)
@@ -112,9 +116,12 @@ def merge_adapters(
     return model, largest
 
 
-def check_reload(folder: Path, expected: Tensor, probe: Tensor, device: torch.device) -> float:
+def check_reload(
+    folder: Path, expected: Tensor, probe: Tensor, device: torch.device, *, trust_remote_code: bool = False
+) -> float:
     """Load a written folder and compare its logits with those of the model in memory; return the difference."""
-    reloaded = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval().to(device)
+    reloaded = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", trust_remote_code=trust_remote_code)
+    reloaded = reloaded.eval().to(device)
     difference = relative_difference(measure_logits(reloaded, probe), expected)
     if not difference <= RELOAD_TOLERANCE:
         raise ModelError(
@@ -172,11 +179,11 @@ def relative_difference(actual: Tensor, expected: Tensor) -> float:
     return float((actual - expected).abs().max() / expected.abs().max().clamp_min(1e-6))
 
 
-def _load_exact(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> LoadedModel:
+def _load_exact(config: RunConfig, tokenizer: PreTrainedTokenizerBase, base: str) -> LoadedModel:
     """Load the base model in float32, without adapters."""
     exact = replace(
         config,
-        model=replace(config.model, infer_dtype="float32"),
+        model=replace(config.model, infer_dtype="float32", model_name_or_path=base),
         adapter=replace(config.adapter, adapter_name_or_path=()),
     )
     return load_model(exact, tokenizer, is_trainable=False)

@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
@@ -12,6 +11,7 @@ from tunesmith.data.chat import ChatTemplate, resolve_template
 from tunesmith.inference.base import GenerationOptions
 from tunesmith.inference.local import LocalGenerator
 from tunesmith.models import load_model, load_tokenizer
+from tunesmith.models.locations import resolve_adapter
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,10 @@ def load_run_tokenizer(config: RunConfig) -> PreTrainedTokenizerBase:
     Training saves the tokenizer with its chat template beside the adapter. That template is what the adapter was
     trained on, which the base model's may not be.
     """
-    for folder in reversed(config.adapter.adapter_name_or_path):
-        if (Path(folder) / "tokenizer_config.json").is_file():
-            return load_tokenizer(replace(config.model, model_name_or_path=folder))
+    for name in reversed(config.adapter.adapter_name_or_path):
+        folder = resolve_adapter(config.model, name)
+        if (folder / "tokenizer_config.json").is_file():
+            return load_tokenizer(replace(config.model, model_name_or_path=str(folder)))
     return load_tokenizer(config.model)
 
 

@@ -16,7 +16,7 @@ summary.py        trained and total parameters
 from tunesmith.models.attention import AttentionChoice, check_isolation, resolve_attention
 from tunesmith.models.devices import resolve_device
 from tunesmith.models.heads import HiddenStates, LanguageHead, resolve_head, run_body
-from tunesmith.models.load import LoadedModel, load_model
+from tunesmith.models.load import LoadedModel, load_base_config, load_model
 from tunesmith.models.precision import Precision, resolve_precision
 from tunesmith.models.summary import ParameterSummary
 from tunesmith.models.tokenizer import load_tokenizer
@@ -29,6 +29,7 @@ __all__ = [
     "ParameterSummary",
     "Precision",
     "check_isolation",
+    "load_base_config",
     "load_model",
     "load_tokenizer",
     "resolve_attention",

@@ -27,7 +27,8 @@ from tunesmith.models.devices import resolve_device
 from tunesmith.models.gguf.metadata import read_metadata
 from tunesmith.models.gguf.weights import load_config as load_gguf_config
 from tunesmith.models.gguf.weights import load_weights as load_gguf_weights
-from tunesmith.models.locations import ModelLocation, find_base_of_adapter, hub_error, resolve_adapter, resolve_location
+from tunesmith.models.lean import use_lean_layers
+from tunesmith.models.locations import ModelLocation, hub_error, resolve_with_adapters
 from tunesmith.models.memory import TrainingMemory
 from tunesmith.models.precision import Precision, resolve_inference_dtype, resolve_precision
 from tunesmith.models.rope import apply_rope_scaling
@@ -73,9 +74,10 @@ def load_model(
     Raises:
         ModelError: The model or an adapter cannot be loaded, does not fit, or cannot do what is asked.
     """
-    location, adapters = _resolve_base(config)
+    found = resolve_with_adapters(config.model, config.adapter.adapter_name_or_path)
+    location = found.base
     device = resolve_device(use_cpu=config.training.use_cpu)
-    model_config = load_model_config(config.model, location)
+    model_config = _load_config(config.model, location)
     stored_dtype = model_config.dtype if isinstance(model_config.dtype, torch.dtype) else None
     notes: list[str] = []
     if config.model.rope_scaling is not None:
@@ -85,7 +87,7 @@ def load_model(
     base = _load_base(config, location, model_config, attention, _load_dtype(config, precision, is_trainable))
     _check_vocabulary(base, tokenizer)
     adapted = apply_adapters(
-        base, config.adapter, adapters, trained_dtype=precision.trained_dtype, is_trainable=is_trainable
+        base, config.adapter, found.adapters, trained_dtype=precision.trained_dtype, is_trainable=is_trainable
     )
     notes.extend(adapted.notes)
     _cast_frozen(adapted.model, precision.frozen_dtype)
@@ -99,6 +101,7 @@ def load_model(
     if not is_trainable:
         base.config.dtype = stored_dtype
         return LoadedModel(model, attention, precision, parameters, False, tuple(notes), stored_dtype, None)
+    use_lean_layers(model)
     if _needs_isolation(config, layout):
         check_isolation(model, layout, precision)
     checkpointing = resolve_gradient_checkpointing(model, config, precision)
@@ -117,8 +120,19 @@ def load_model(
     )
 
 
-def load_model_config(config: ModelConfig, location: ModelLocation) -> PreTrainedConfig:
-    """Load the transformers configuration of a base model, without its weights."""
+def load_base_config(config: RunConfig) -> PreTrainedConfig:
+    """Load the transformers configuration of a run's base model, without its weights.
+
+    For decisions that depend on the family and come before loading: `resolve_attention` takes it to find out whether
+    samples of this model may share a row.
+
+    Raises:
+        ModelError: There is no model, or its configuration cannot be read.
+    """
+    return _load_config(config.model, resolve_with_adapters(config.model, ()).base)
+
+
+def _load_config(config: ModelConfig, location: ModelLocation) -> PreTrainedConfig:
     if location.kind == "gguf":
         assert location.path is not None, "a GGUF file is on this disk"
         return load_gguf_config(read_metadata(location.path))
@@ -132,21 +146,6 @@ def load_model_config(config: ModelConfig, location: ModelLocation) -> PreTraine
             "Give the unquantised model."
         )
     return model_config
-
-
-def _resolve_base(config: RunConfig) -> tuple[ModelLocation, list[str]]:
-    """Find the base model and the adapters on it; an adapter folder given as the model brings its own base."""
-    adapters = [resolve_adapter(config.model, name) for name in config.adapter.adapter_name_or_path]
-    location = resolve_location(config.model)
-    if location.kind != "adapter":
-        return location, adapters
-    base = find_base_of_adapter(location)
-    if base is None:
-        raise ModelError(
-            f"model_name_or_path: the adapter {location.name} does not say what its base model is. Set "
-            "model_name_or_path to the base model and adapter_name_or_path to this folder."
-        )
-    return resolve_location(config.model, base), [location.source, *adapters]
 
 
 def _load_base(

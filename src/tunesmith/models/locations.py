@@ -2,9 +2,13 @@
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
+
+from huggingface_hub import snapshot_download
 
 from tunesmith.config.model import ModelConfig
 from tunesmith.errors import ModelError
@@ -12,6 +16,8 @@ from tunesmith.models.gguf.metadata import find_gguf_file
 from tunesmith.runtime.optional import require
 
 _ADAPTER_FILE = "adapter_config.json"
+# Beside the adapter, repositories keep checkpoints of the run and other copies of the weights.
+_NOT_OF_AN_ADAPTER = ["*/*", "*.pt", "*.pth", "*.gguf"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,25 +70,57 @@ def find_base_of_adapter(location: ModelLocation) -> str | None:
     return content.get("base_model_name_or_path") or None
 
 
-def resolve_adapter(config: ModelConfig, name: str) -> str:
-    """Return where a saved adapter is: a folder on this disk, or an id for the Hugging Face library.
+@dataclass(frozen=True, slots=True)
+class AdaptedLocation:
+    """A base model and the adapters on it."""
+
+    base: ModelLocation
+    adapters: tuple[str, ...]
+    """Folders on this disk, in the order in which they are applied."""
+
+
+def resolve_with_adapters(config: ModelConfig, adapters: Sequence[str]) -> AdaptedLocation:
+    """Find the base model and its adapters; an adapter folder given as the model brings its own base.
 
     Raises:
-        ModelError: The path does not exist or holds no adapter.
+        ModelError: One of them is not there, or the adapter does not name its base.
+    """
+    folders = tuple(str(resolve_adapter(config, name)) for name in adapters)
+    location = resolve_location(config)
+    if location.kind != "adapter":
+        return AdaptedLocation(location, folders)
+    base = find_base_of_adapter(location)
+    if base is None:
+        raise ModelError(
+            f"model_name_or_path: the adapter {location.name} does not say what its base model is. Set "
+            "model_name_or_path to the base model and adapter_name_or_path to this folder."
+        )
+    return AdaptedLocation(resolve_location(config, base), (location.source, *folders))
+
+
+def resolve_adapter(config: ModelConfig, name: str) -> Path:
+    """Return the folder on this disk that holds a saved adapter; one on a hub is downloaded first.
+
+    What is downloaded stays the same for the life of this process, however often it is asked for.
+
+    Raises:
+        ModelError: The path does not exist or holds no adapter, or the hub does not give it.
     """
     folder = Path(name).expanduser()
     if not folder.exists():
         if _looks_like_path(name):
             raise ModelError(f"adapter_name_or_path: {name} does not exist. Give an adapter folder or a hub id.")
-        if not is_modelscope(config):
-            return name
-        folder = _download_from_modelscope(config, name)
+        # `model_revision` is a version of the model. An adapter is a repository of its own.
+        if is_modelscope(config):
+            folder = _download_from_modelscope(config, name, "adapter_name_or_path", revision="master")
+        else:
+            folder = _download_adapter(config, name)
     if not (folder / _ADAPTER_FILE).is_file():
         raise ModelError(
             f"adapter_name_or_path: {name} holds no {_ADAPTER_FILE}. Give the folder that a LoRA run wrote, or "
             "model_name_or_path if it is a whole model."
         )
-    return str(folder)
+    return folder
 
 
 def is_modelscope(config: ModelConfig) -> bool:
@@ -115,27 +153,43 @@ def _resolve_path(name: str, path: Path) -> ModelLocation:
     )
 
 
-def _download_from_modelscope(config: ModelConfig, name: str) -> Path:
+def _download_adapter(config: ModelConfig, name: str) -> Path:
+    try:
+        return _snapshot(name, config.cache_dir, config.hf_hub_token)
+    except (OSError, ValueError) as error:  # the hub's and the network's errors are OSErrors
+        raise hub_error(name, config, error, "adapter_name_or_path") from error
+
+
+@lru_cache(maxsize=16)
+def _snapshot(name: str, cache_dir: str | None, token: str | None) -> Path:
+    return Path(snapshot_download(name, cache_dir=cache_dir, token=token, ignore_patterns=_NOT_OF_AN_ADAPTER))
+
+
+def _download_from_modelscope(
+    config: ModelConfig, name: str, setting: str = "model_name_or_path", revision: str | None = None
+) -> Path:
     modelscope = require("modelscope", "modelscope", f"download {name} from ModelScope")
     if config.ms_hub_token:
         modelscope.HubApi().login(config.ms_hub_token)
-    revision = "master" if config.model_revision == "main" else config.model_revision  # its name for the same thing
+    # "master" is its name for "main"
+    revision = revision or ("master" if config.model_revision == "main" else config.model_revision)
     try:
         return Path(modelscope.snapshot_download(name, revision=revision, cache_dir=config.cache_dir))
     except (OSError, ValueError) as error:  # requests' errors are OSErrors
         raise ModelError(
-            f"model_name_or_path: {name} (revision {revision}) cannot be fetched from ModelScope: {error}. "
+            f"{setting}: {name} (revision {revision}) cannot be fetched from ModelScope: {error}. "
             "Check the id and the network, or give a local folder."
         ) from error
 
 
-def hub_error(name: str, config: ModelConfig, error: Exception) -> ModelError:
+def hub_error(name: str, config: ModelConfig, error: Exception, setting: str = "model_name_or_path") -> ModelError:
     """Explain a failed look-up on Hugging Face in terms of the settings."""
     offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes"}
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     reason = "HF_HUB_OFFLINE is set and it is not in the cache" if offline else first
+    version = f" (revision {config.model_revision})" if setting == "model_name_or_path" else ""
     return ModelError(
-        f"model_name_or_path: {name} (revision {config.model_revision}) cannot be loaded from Hugging Face: {reason}. "
+        f"{setting}: {name}{version} cannot be loaded from Hugging Face: {reason}. "
         "It is neither a local path nor a reachable hub id: check the spelling, the network and hf_hub_token, set "
         "model_hub: modelscope, or give a local folder."
     )

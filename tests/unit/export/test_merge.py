@@ -203,6 +203,58 @@ def test_a_folder_that_does_not_reload_alike_is_removed(base, tmp_path, save_wit
     assert [entry.name for entry in tmp_path.iterdir()] == ["base"]
 
 
+def test_an_adapter_in_the_users_hub_cache_is_merged_with_its_template(base, tmp_path):
+    repository = tmp_path / "cache" / "models--org--adapter"
+    save_adapter(repository / "snapshots" / ("b" * 40), base, template="chatml")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("b" * 40)
+    report = export_model(
+        configure(base, tmp_path / "out", adapter_name_or_path="org/adapter", cache_dir=str(tmp_path / "cache"))
+    )
+    assert report.merge_difference is not None
+    assert "<|im_start|>assistant" in AutoTokenizer.from_pretrained(tmp_path / "out").chat_template
+
+
+def test_an_adapter_given_as_the_model_is_checked_too(base, tmp_path):
+    adapter = save_adapter(tmp_path / "adapter", base, template="chatml")
+    report = export_model(configure(adapter, tmp_path / "out"))
+    assert report.merge_difference is not None
+    export_model(configure(base, tmp_path / "both", adapter))
+    alone, both = (load_file(tmp_path / name / "model.safetensors") for name in ("out", "both"))
+    assert all(torch.equal(value, both[name]) for name, value in alone.items())
+
+
+def test_an_adapter_of_another_model_is_refused_and_leaves_nothing(base, tmp_path):
+    tiny_model(hidden_size=64).save_pretrained(tmp_path / "other")
+    adapter = save_adapter(tmp_path / "adapter", tmp_path / "other")
+    with pytest.raises(ModelError, match=r"adapter_name_or_path: \S*adapter does not fit LlamaForCausalLM"):
+        export_model(configure(base, tmp_path / "out", adapter))
+    assert not (tmp_path / "out").exists()
+
+
+REMOTE_CODE = """
+from transformers import LlamaConfig, LlamaForCausalLM
+
+class ToyConfig(LlamaConfig):
+    model_type = "toy_with_code"
+
+class ToyModel(LlamaForCausalLM):
+    config_class = ToyConfig
+"""
+
+
+def test_a_model_that_brings_its_code_is_reloaded_with_it(base, tmp_path, monkeypatch):
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    settings = json.loads((base / "config.json").read_text())
+    classes = {"AutoConfig": "toy.ToyConfig", "AutoModelForCausalLM": "toy.ToyModel"}
+    settings |= {"model_type": "toy_with_code", "architectures": ["ToyModel"], "auto_map": classes}
+    (base / "config.json").write_text(json.dumps(settings))
+    (base / "toy.py").write_text(REMOTE_CODE)
+    report = export_model(configure(base, tmp_path / "out", trust_remote_code=True))
+    assert report.reload_difference == 0
+    assert (tmp_path / "out" / "toy.py").read_text() == REMOTE_CODE
+
+
 def test_buffers_are_not_rounded():
     model = tiny_model()
     before = model.model.rotary_emb.inv_freq.clone()

@@ -7,11 +7,12 @@ import torch
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import T5Config
+from transformers.models.auto import CONFIG_MAPPING
 
 from tests.tiny.models import tiny_model
 from tests.tiny.tokenizers import byte_level_tokenizer
 from tunesmith.errors import ModelError
-from tunesmith.models import LoadedModel, load_model, load_tokenizer
+from tunesmith.models import LoadedModel, load_base_config, load_model, load_tokenizer, resolve_attention
 from tunesmith.models.segments import SEGMENTS
 
 IDS = torch.tensor([[5, 9, 200, 31, 4]])
@@ -39,6 +40,14 @@ def test_lora_on_a_folder_is_ready_to_train(run_config, model_folder):
     assert any(note.startswith("gradient checkpointing off: ") for note in loaded.notes)
     assert loaded.model.peft_config["default"].base_model_name_or_path == str(model_folder)
     torch.testing.assert_close(logits(loaded.model), logits(tiny_model("llama")), atol=1e-5, rtol=1e-5)
+
+
+def test_a_model_to_train_gets_lean_layers_and_one_to_run_keeps_its_own(run_config, model_folder):
+    config = run_config(model_name_or_path=str(model_folder))
+    kinds = {type(module).__name__ for module in load(config).model.modules()}
+    assert {"LeanLoraLinear", "LeanLlamaMLP", "LeanLlamaRMSNorm"} <= kinds
+    kinds = {type(module).__name__ for module in load(config, is_trainable=False).model.modules()}
+    assert not any(kind.startswith("Lean") for kind in kinds)
 
 
 def test_gguf_file_and_folder_are_models(run_config, write_gguf):
@@ -151,3 +160,24 @@ def test_encoder_decoder_is_refused(run_config, model_folder):
     T5Config(d_model=32, d_ff=64, num_layers=1, num_heads=2).save_pretrained(model_folder)
     with pytest.raises(ModelError, match="cannot be loaded as a causal language model"):
         load_model(run_config(model_name_or_path=str(model_folder)), byte_level_tokenizer())
+
+
+def test_the_family_of_a_model_is_known_before_its_weights_are_loaded(run_config, tmp_path):
+    folder = tmp_path / "recurrent"
+    CONFIG_MAPPING["qwen3_next"](num_hidden_layers=4).save_pretrained(folder)  # a configuration and nothing else
+    config = load_base_config(run_config(model_name_or_path=str(folder)))
+    choice = resolve_attention("auto", "cpu", config)
+    assert not choice.supports_flat
+    assert "linear_attention" in choice.reason
+
+
+def test_the_family_of_an_adapter_is_that_of_its_base(run_config, model_folder, tmp_path):
+    load(run_config(model_name_or_path=str(model_folder))).model.save_pretrained(tmp_path / "adapter")
+    config = load_base_config(run_config(model_name_or_path=str(tmp_path / "adapter")))
+    assert (config.model_type, config.vocab_size) == ("llama", 420)
+    assert resolve_attention("auto", "cpu", config).supports_flat
+
+
+def test_the_family_of_a_gguf_file_is_read_from_it(run_config, write_gguf):
+    config = load_base_config(run_config(model_name_or_path=str(write_gguf(weights=True)[0])))
+    assert (config.model_type, config.num_hidden_layers) == ("llama", 2)

@@ -1,14 +1,16 @@
 """Telling folders, files and hub ids apart."""
 
+import json
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from tunesmith.config import ModelConfig
 from tunesmith.errors import MissingDependencyError, ModelError
-from tunesmith.models import load_tokenizer
-from tunesmith.models.locations import resolve_adapter, resolve_location
+from tunesmith.models import load_tokenizer, locations
+from tunesmith.models.locations import resolve_adapter, resolve_location, resolve_with_adapters
 
 
 def settings(name: str | None, **more) -> ModelConfig:
@@ -87,3 +89,77 @@ def test_modelscope_without_its_package_says_how_to_install_it(monkeypatch):
     monkeypatch.setenv("USE_MODELSCOPE_HUB", "1")
     with pytest.raises(MissingDependencyError, match=r"tunesmith\[modelscope\]"):
         resolve_location(settings("org/name"))
+
+
+def write_adapter(folder: Path, base: str | None = "org/base") -> Path:
+    folder.mkdir(parents=True)
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": base}), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """Stand in for Hugging Face: every id is one adapter folder; returns the questions asked."""
+    folder = write_adapter(tmp_path / "snapshot")
+    calls = []
+    monkeypatch.setattr(
+        locations, "snapshot_download", lambda name, **options: calls.append((name, options)) or str(folder)
+    )
+    locations._snapshot.cache_clear()
+    yield folder, calls
+    locations._snapshot.cache_clear()
+
+
+def test_an_adapter_on_the_hub_is_fetched_once_with_the_users_cache_and_token(hub):
+    folder, calls = hub
+    config = settings("org/name", cache_dir="cache", hf_hub_token="secret", model_revision="v2")
+    assert resolve_adapter(config, "org/adapter") == folder
+    assert resolve_with_adapters(config, ["org/adapter"]).adapters == (str(folder),)
+    ((name, options),) = calls
+    assert name == "org/adapter"
+    assert (options["cache_dir"], options["token"]) == ("cache", "secret")
+    assert "revision" not in options  # that of the model says nothing about another repository
+    assert "*/*" in options["ignore_patterns"]  # checkpoints of the run
+
+
+def test_an_adapter_is_found_in_the_users_cache_without_a_network(tmp_path):
+    repository = tmp_path / "cache" / "models--org--cached"
+    folder = write_adapter(repository / "snapshots" / ("a" * 40))
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("a" * 40, encoding="utf-8")
+    assert resolve_adapter(settings("org/name", cache_dir=str(tmp_path / "cache")), "org/cached") == folder
+
+
+def test_an_adapter_that_no_hub_has_is_named_as_such(tmp_path):
+    message = r"adapter_name_or_path: org/none cannot be loaded from Hugging Face: HF_HUB_OFFLINE is set.*hf_hub_token"
+    with pytest.raises(ModelError, match=message):
+        resolve_adapter(settings("org/name", cache_dir=str(tmp_path)), "org/none")
+
+
+def test_a_hub_id_that_is_a_whole_model_is_no_adapter(hub):
+    folder, _ = hub
+    (folder / "adapter_config.json").unlink()
+    with pytest.raises(ModelError, match=r"adapter_name_or_path: org/model holds no adapter_config\.json"):
+        resolve_adapter(settings("org/name"), "org/model")
+
+
+def test_an_adapter_on_modelscope_is_fetched_with_the_users_cache_and_token(tmp_path, monkeypatch):
+    folder = write_adapter(tmp_path / "snapshot")
+    calls = []
+    module = ModuleType("modelscope")
+    module.snapshot_download = lambda name, **options: calls.append((name, options)) or str(folder)
+    module.HubApi = type("Api", (), {"login": lambda self, token: calls.append(token)})
+    monkeypatch.setitem(sys.modules, "modelscope", module)
+    config = settings("org/name", model_hub="modelscope", cache_dir="c", ms_hub_token="secret", model_revision="v2")
+    assert resolve_adapter(config, "org/adapter") == folder
+    assert calls == ["secret", ("org/adapter", {"revision": "master", "cache_dir": "c"})]
+
+
+def test_an_adapter_as_the_model_brings_its_base_and_comes_first(tmp_path):
+    first, second = write_adapter(tmp_path / "first"), write_adapter(tmp_path / "second")
+    found = resolve_with_adapters(settings(str(first)), [str(second)])
+    assert (found.base.kind, found.base.name) == ("hub", "org/base")
+    assert found.adapters == (str(first), str(second))
+    nameless = write_adapter(tmp_path / "nameless", base=None)
+    with pytest.raises(ModelError, match="nameless does not say what its base model is"):
+        resolve_with_adapters(settings(str(nameless)), [])

@@ -8,6 +8,7 @@ apply.py     the order of everything here
 """
 
 from tunesmith.models.adapters.apply import AdaptedModel, apply_adapters
+from tunesmith.models.adapters.lora import attach_adapter
 from tunesmith.models.adapters.targets import resolve_lora_targets
 
-__all__ = ["AdaptedModel", "apply_adapters", "resolve_lora_targets"]
+__all__ = ["AdaptedModel", "apply_adapters", "attach_adapter", "resolve_lora_targets"]

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from peft import LoraConfig, PeftModel, TaskType, get_peft_model
+from peft import LoraConfig, PeftConfig, PeftModel, PeftModelForCausalLM, TaskType, get_peft_model
 from transformers import PreTrainedModel
 
 from tunesmith.config import AdapterConfig
@@ -68,31 +68,58 @@ def continue_adapter(model: PreTrainedModel, source: str) -> PeftModel:
 
     Args:
         model: The base model; what the adapter says about its base does not matter.
-        source: Local folder or hub id.
+        source: Folder of the adapter.
     """
-    return _attach(model, source, is_trainable=True)
+    return attach_adapter(model, source, is_trainable=True)
 
 
 def merge_adapters(model: PreTrainedModel, sources: Sequence[str]) -> PreTrainedModel:
     """Add saved adapters to the weights of a model, one after the other, and return the plain model."""
     for source in sources:
-        merged = _attach(model, source, is_trainable=False).merge_and_unload()
+        merged = attach_adapter(model, source).merge_and_unload()
         assert isinstance(merged, PreTrainedModel), "unloading gives the base model back"
         model = merged
         logger.info("merged the adapter %s", source)
     return model
 
 
-def _attach(model: PreTrainedModel, source: str, *, is_trainable: bool) -> PeftModel:
+def attach_adapter(model: PreTrainedModel, source: str, *, is_trainable: bool = False) -> PeftModel:
+    """Put a saved adapter on a model, every weight of it.
+
+    Args:
+        model: The base model.
+        source: Folder of the adapter.
+        is_trainable: Whether its weights will be trained.
+
+    Raises:
+        ModelError: The adapter does not fit: a shape differs, or some of its weights have no place, or places of it
+            no weights. peft itself leaves such weights out.
+    """
     try:
         with _renamed_flag_ignored():
-            return PeftModel.from_pretrained(model, source, is_trainable=is_trainable, autocast_adapter_dtype=True)
+            settings = PeftConfig.from_pretrained(source)
+            if settings.is_prompt_learning:
+                raise ModelError(
+                    f"adapter_name_or_path: {source} is of kind {settings.peft_type.value}, which has no weights "
+                    "to add to the model's. Give a LoRA adapter."
+                )
+            settings.inference_mode = not is_trainable
+            wrapped = PeftModelForCausalLM(model, settings)
+            result = wrapped.load_adapter(source, "default", is_trainable=is_trainable)
     except (RuntimeError, ValueError, OSError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise ModelError(
-            f"adapter_name_or_path: {source} does not fit {type(model).__name__} or cannot be loaded: {first}. "
-            "Was it trained on another base model?"
-        ) from error
+        raise _misfit(model, source, str(error).strip().splitlines()[0]) from error
+    if result.unexpected_keys:
+        raise _misfit(model, source, f"nothing in the model takes its weight {result.unexpected_keys[0]}")
+    if result.missing_keys:
+        raise _misfit(model, source, f"it has no weight for {result.missing_keys[0]}")
+    return wrapped
+
+
+def _misfit(model: PreTrainedModel, source: str, reason: str) -> ModelError:
+    return ModelError(
+        f"adapter_name_or_path: {source} does not fit {type(model).__name__} or cannot be loaded: {reason}. "
+        "Was it trained on another base model?"
+    )
 
 
 @contextmanager
