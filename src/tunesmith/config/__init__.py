@@ -9,6 +9,7 @@ Nothing in this package imports torch. The story, in the order in which it happe
     coercion.py       written values            -> typed values
     load.py           all of these, merged      -> RunConfig, or every problem at once
     rules/            what settings say about each other, about files and about this machine
+    notes.py          what this run has no use for, and other things worth knowing
 """
 
 from tunesmith.config.adapter import AdapterConfig

@@ -15,6 +15,13 @@ _SYNONYMS: tuple[tuple[str, str, object], ...] = (
 )
 """A switch that is on, the setting it is another name for, and the value it gives that one."""
 
+_BY_BEST_METRIC: Mapping[str, tuple[object, ...]] = {
+    "load_best_model_at_end": (True,),
+    "save_strategy": ("best",),
+    "lr_scheduler_type": ("reduce_lr_on_plateau", "greedy"),
+}
+"""Settings with the values that make a run go by its best evaluation, which is that of the loss if nothing else."""
+
 
 def build_run_config(settled: Settled, implied_stage: tuple[str, Origin]) -> RunConfig:
     """Build the configuration from typed values; the rest is at its defaults or follows from what is set.
@@ -28,7 +35,7 @@ def build_run_config(settled: Settled, implied_stage: tuple[str, Origin]) -> Run
     if "stage" not in values and stage in STAGES:
         values["stage"], origins["stage"] = stage, origin
     for key, value, reason in _implied_values(values):
-        if key not in values:
+        if values.get(key) is None:  # null says no more than leaving it out
             values[key], origins[key] = value, Origin("implied", reason)
     groups = {
         group: cls(**{key: values[key] for key in _keys(group) if key in values}) for group, cls in GROUPS.items()
@@ -45,6 +52,11 @@ def _implied_values(values: Mapping[str, object]) -> Iterator[tuple[str, object,
         yield "do_train", True, "dataset is set"
     if values.get("eval_strategy", "no") != "no":
         yield "do_eval", True, "eval_strategy is set"
+    for key, wanted in _BY_BEST_METRIC.items():
+        if values.get(key) in wanted:
+            yield "metric_for_best_model", "loss", f"{key} goes by it"
+    if values.get("early_stopping_steps") is not None:
+        yield "metric_for_best_model", "loss", "early_stopping_steps goes by it"
 
 
 def _keys(group: str) -> list[str]:

@@ -60,6 +60,9 @@ class DataConfig:
 
     Chosen with `seed`. Cannot be combined with `eval_dataset`."""
 
+    streaming: bool = False
+    """Read rows as they come instead of preparing them all first. Known but not supported yet: leave it out."""
+
     packing: bool | None = None
     """Put several rows into one of `cutoff_len` tokens. When not set: yes for `pt`, no for the other stages.
 
@@ -80,4 +83,7 @@ class DataConfig:
     When earlier answers are of lower quality. Of a row that is too long, the first turns are then dropped."""
 
     ignore_pad_token_for_loss: bool = True
-    """Leave padding out of the loss. The only value that is supported is true: padding is never learnt."""
+    """Leave padding out of the loss.
+
+    False gives padding its own id as label, in training and evaluation, as in LLaMA-Factory: the model also learns to
+    pad after its answers. Needs `padding_free: false`, since other batches have no padding."""

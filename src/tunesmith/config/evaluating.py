@@ -29,7 +29,10 @@ class EvaluatingSettings:
     """Keep the best checkpoint by `metric_for_best_model` as the result. Saving and evaluating have to coincide."""
 
     metric_for_best_model: str | None = None
-    """Number that decides which checkpoint is best, such as `eval_loss`; the evaluation loss when not set."""
+    """Number that decides which checkpoint is best, such as `eval_loss`; the evaluation loss when not set.
+
+    Used by `load_best_model_at_end`, `early_stopping_steps`, `save_strategy: best`, `save_total_limit` (the best
+    checkpoint stays) and schedules that go by the evaluation."""
 
     greater_is_better: bool | None = None
     """Whether a larger `metric_for_best_model` is better. When not set: yes, unless its name ends in `loss`."""

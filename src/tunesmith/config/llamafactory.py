@@ -19,7 +19,7 @@ _SWITCHES_BY_FEATURE: Mapping[str, str] = {
     "images, video and audio": "image_do_pan_and_scan crop_to_patches use_audio_in_video freeze_language_model",
     "quantized export and other export formats": "export_legacy_format",
     "vLLM": "vllm_enforce_eager",
-    "streaming": "streaming data_shared_file_system",
+    "streaming": "data_shared_file_system",
     "evaluation of each data set apart": "eval_on_each_dataset",
     "reasoning templates": "preserve_thinking",
     "PiSSA": "pissa_init pissa_convert",

@@ -17,9 +17,10 @@ class LoadingConfig:
     spent on padding go away. False gives right-padded batches."""
 
     preprocessing_num_workers: PositiveInt | None = None
-    """Processes that tokenize; chosen from the CPU quota when not set.
+    """Processes that render and tokenize rows. When not set, or 1, the run does so itself, in threads on all cores.
 
-    Lower it when memory is short. More than the number of cores does not help."""
+    Processes help where Python is the slow part, as with a chat template that is not one of ours. Each takes memory for
+    a tokenizer of its own."""
 
     preprocessing_batch_size: PositiveInt = 1000
     """Rows that are tokenized together. Smaller values take less memory and are slower."""

@@ -43,7 +43,8 @@ class ModelConfig:
     use_fast_tokenizer: bool = True
     """Use the Rust implementation of the tokenizer.
 
-    Set it to false only for a model whose fast tokenizer is broken; preparing data is then about ten times slower."""
+    Set it to false only for a model whose fast tokenizer is broken; preparing data is then about ten times slower. Not
+    possible where there is only a fast one, as for GGUF files."""
 
     split_special_tokens: bool = False
     """Tokenize text that spells a special token (such as `<|im_end|>` inside an answer) as ordinary characters.
@@ -98,7 +99,7 @@ class ModelConfig:
     To find out why something is or is not trained. Prints hundreds of lines."""
 
     infer_dtype: Literal["auto", "float16", "bfloat16", "float32"] = "auto"
-    """Number type of the weights for chat, prediction and export.
+    """Number type of the weights for chat and export. A run takes `bf16`, `fp16` and `pure_bf16` instead.
 
     `auto` keeps the type the weights are stored in where the device computes it well. `float32` is exact and takes
     twice the memory of the others."""

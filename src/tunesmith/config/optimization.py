@@ -82,10 +82,12 @@ class OptimizationSettings:
     """Details of the schedule, such as `{min_lr: 1e-6}` for `cosine_with_min_lr`."""
 
     warmup_steps: NonNegativeFloat = 0.0
-    """Optimizer steps over which the learning rate rises from 0; a value below 1 is a share of all steps."""
+    """Optimizer steps over which the learning rate rises from 0; a value below 1 is a share of all steps.
+
+    `lr_scheduler_type: constant` has no warm-up, `constant_with_warmup` has one."""
 
     warmup_ratio: FractionBelowOne | None = None
-    """Share of all steps over which the learning rate rises from 0. Cannot be combined with `warmup_steps`."""
+    """Share of all steps over which the learning rate rises from 0. 0 leaves it to `warmup_steps`; keep one of both."""
 
     optim: Optimizer = "adamw_torch_fused"
     """Optimizer.
@@ -94,13 +96,15 @@ class OptimizationSettings:
     saves memory without one."""
 
     optim_args: str | None = None
-    """Details of the optimizer, as `name=value,name=value`. For optimizers that have some beyond the settings here."""
+    """Details of the optimizer, as `name=value,name=value`, such as `momentum=0.9` for `sgd`.
+
+    For optimizers that have some beyond the settings here. A name that the optimizer does not know is refused."""
 
     weight_decay: NonNegativeFloat = 0.0
     """Pull of the weights towards 0. Applied to matrices, LoRA's too, and not to norms, biases and scales."""
 
     adam_beta1: FractionBelowOne = 0.9
-    """How slowly the running mean of the gradient follows."""
+    """How slowly the running mean of the gradient follows. For optimizers of the Adam and Lion families."""
 
     adam_beta2: FractionBelowOne = 0.999
     """How slowly the running mean of the squared gradient follows. 0.95 is usual for pre-training."""

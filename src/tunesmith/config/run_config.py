@@ -7,12 +7,14 @@ from typing import Literal
 import yaml
 
 from tunesmith.config.adapter import AdapterConfig
+from tunesmith.config.coercion import PlainText, render_value
 from tunesmith.config.data import DataConfig
 from tunesmith.config.distributed import DistributedConfig
 from tunesmith.config.export import ExportConfig
 from tunesmith.config.generation import GenerationConfig
 from tunesmith.config.loading import LoadingConfig
 from tunesmith.config.model import ModelConfig
+from tunesmith.config.notes import find_notes
 from tunesmith.config.objective import ObjectiveConfig
 from tunesmith.config.quantization import QuantizationConfig
 from tunesmith.config.settings import GROUPS, all_settings
@@ -64,16 +66,27 @@ class RunConfig:
         """Return where the value of a setting came from."""
         return self.origins.get(key, Origin("default"))
 
+    def is_changed(self, key: str) -> bool:
+        """Return whether the value of a setting is not its default."""
+        return self.value(key) != all_settings()[key].default
+
+    def cite(self, key: str) -> str:
+        """Return `key: value`, for messages."""
+        value = self.value(key)
+        if isinstance(value, tuple):
+            shown = ",".join(map(str, value))
+        else:
+            shown = render_value(PlainText(value) if isinstance(value, str) else _readable(value))
+        return f"`{key}: {shown}`"
+
     def notes(self) -> tuple[str, ...]:
         """Return what a user may not expect of settings that are allowed together, for the plan."""
-        notes: list[str] = []
-        if self.data.max_samples is not None and self.packs:
-            notes.append(
-                f"`max_samples: {self.data.max_samples}` caps the rows of each data set first; then they are packed."
-            )
-        if self.training.max_steps > 0 and self.origin("num_train_epochs").is_set:
-            notes.append(f"`max_steps: {self.training.max_steps}` decides the length; `num_train_epochs` is not used.")
-        return tuple(notes)
+        return tuple(find_notes(self))
+
+    @property
+    def runs(self) -> bool:
+        """Whether these are the settings of a run: training, evaluation or prediction is asked for."""
+        return self.training.do_train or self.training.do_eval or self.training.do_predict
 
     @property
     def packs(self) -> bool:
@@ -85,7 +98,7 @@ class RunConfig:
         flat: dict[str, object] = {}
         for key, setting in all_settings().items():
             value = self.value(key)
-            wanted = value != setting.default or self.origin(key).is_set or key in _ALWAYS_SAVED
+            wanted = self.is_changed(key) or self.origin(key).is_set or key in _ALWAYS_SAVED
             if wanted and not setting.secret:
                 flat[key] = list(value) if isinstance(value, tuple) else value
         return flat

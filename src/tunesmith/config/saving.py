@@ -34,4 +34,6 @@ class SavingSettings:
     resume_from_checkpoint: str | bool | None = None
     """Go on from a checkpoint: `true` takes the newest whole one in `output_dir`, a path takes that one.
 
+    Where `output_dir` holds none, `true` starts at the beginning and says so, whatever else is in the folder.
+
     The resumed run ends with the same weights as an uninterrupted one."""

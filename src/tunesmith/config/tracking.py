@@ -36,16 +36,16 @@ class TrackingSettings:
     """Log the first step as well."""
 
     logging_dir: PathText | None = None
-    """Folder for TensorBoard's files; `runs` in `output_dir` when not set."""
+    """Folder for TensorBoard's files; `runs` in `output_dir` when not set. Needs `report_to: tensorboard`."""
 
     report_to: tuple[Tracker, ...] = ("none",)
     """Experiment trackers that get the numbers, such as `tensorboard,wandb`. Each needs its own package."""
 
     run_name: str | None = None
-    """Name of this run in the trackers; `output_dir` when not set."""
+    """Name of this run in the trackers that have names for runs; chosen by the tracker when not set."""
 
     project: str = "huggingface"
-    """Project of this run in trackers that have projects."""
+    """Project of this run in trackio. Other trackers take it from variables of their own, such as `WANDB_PROJECT`."""
 
     plot_loss: bool = False
     """Draw loss, evaluation loss, learning rate and gradient norm to PNG files when the run ends or is interrupted."""

@@ -31,3 +31,8 @@ def test_the_problems_in_the_guide_are_said_so(folder, problems):
     shown = re.search(r"```text\nerror: (.*?)```", GUIDE, re.DOTALL)[1].splitlines()
     found = problems(learning_rat=1e-4, lora_rank="eight", deepspeed="ds.json")
     assert [text.partition(": ")[2].replace("'", "") for text in found] == [text.partition(": ")[2] for text in shown]
+
+
+def test_the_notes_in_the_guide_are_said_so(load):
+    shown = re.findall(r"^note: (.*)$", GUIDE, re.MULTILINE)
+    assert set(shown) == set(load(temperature=0.3, save_steps=500, save_strategy="epoch").notes())

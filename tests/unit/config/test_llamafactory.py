@@ -49,7 +49,7 @@ def test_every_new_name_exists():
         ("low_cpu_mem_usage", False, "known, but only true or null is supported yet; remove it"),
         ("remove_unused_columns", True, "known, but only false or null is supported yet; remove it"),
         ("mix_strategy", "interleave_under", "known, but not supported yet (mixing data sets)"),
-        ("streaming", True, "known, but not supported yet (streaming)"),
+        ("buffer_size", 8, "known, but not supported yet (streaming)"),
     ],
 )
 def test_known_keys_are_refused_with_these_words(problems, key, value, refusal):

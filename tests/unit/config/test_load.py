@@ -304,6 +304,30 @@ def test_training_is_implied_by_rows_to_train_on(load):
     assert load(do_eval=True, do_train=True, val_size=0.1).training.do_train is True
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"save_strategy": "best"},
+        {"save_strategy": "best", "metric_for_best_model": None},
+        {"early_stopping_steps": 2},
+        {"load_best_model_at_end": True, "save_steps": 500},
+        {"lr_scheduler_type": "reduce_lr_on_plateau"},
+    ],
+)
+def test_the_best_evaluation_is_that_of_the_loss_unless_a_metric_is_named(load, changes):
+    measured = {"val_size": 0.1, "eval_strategy": "steps", "eval_steps": 100}
+    config = load(**measured, **changes)
+    assert config.training.metric_for_best_model == "loss"
+    assert str(config.origin("metric_for_best_model")) == f"implied ({next(iter(changes))} goes by it)"
+    named = load(**measured, **changes | {"metric_for_best_model": "eval_accuracy"})
+    assert named.training.metric_for_best_model == "eval_accuracy"
+    assert load(**measured).training.metric_for_best_model is None
+
+
+def test_null_leaves_a_value_to_follow_from_others(load):
+    assert load(neat_packing=True, packing=None).packs is True
+
+
 def test_the_environment_of_the_process_is_read(folder, monkeypatch):
     monkeypatch.setenv("TUNESMITH_SEED", "7")
     assert load_config(RUN).training.seed == 7

@@ -90,14 +90,3 @@ def test_packing_goes_by_the_stage_when_not_set(load):
     assert load(stage="pt").packs is True
     assert load(stage="sft").packs is False
     assert load(packing=True).packs is True
-
-
-def test_notes_tell_what_pairs_of_settings_do(load):
-    assert load().notes() == ()
-    assert load(packing=True, max_samples=10).notes() == (
-        "`max_samples: 10` caps the rows of each data set first; then they are packed.",
-    )
-    assert load(max_steps=5, num_train_epochs=2).notes() == (
-        "`max_steps: 5` decides the length; `num_train_epochs` is not used.",
-    )
-    assert load(max_steps=5).notes() == ()

@@ -1,6 +1,14 @@
 """What settings say about each other, about files and about this machine: one small function per rule."""
 
-from tunesmith.config.rules import data, files, machine, packages, training, tuning  # noqa: F401 - they register rules
+from tunesmith.config.rules import (  # noqa: F401 - they register rules
+    data,
+    files,
+    machine,
+    optimizers,
+    packages,
+    training,
+    tuning,
+)
 from tunesmith.config.rules.registry import RULES, Finding, Purpose, Question, find_problems, find_purpose, rule
 
 __all__ = ["RULES", "Finding", "Purpose", "Question", "find_problems", "find_purpose", "rule"]

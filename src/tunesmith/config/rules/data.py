@@ -45,12 +45,31 @@ def conversations_need_sft(question: Question) -> Iterator[Finding]:
 
 
 @rule()
-def padding_is_never_learnt(question: Question) -> Iterator[Finding]:
-    """Padding in the loss teaches a model to pad."""
-    if not question.config.data.ignore_pad_token_for_loss:
+def padding_is_there_to_be_learnt(question: Question) -> Iterator[Finding]:
+    """Whoever learns padding has to make batches that have some."""
+    config = question.config
+    if not config.data.ignore_pad_token_for_loss and config.loading.padding_free is not False:
         yield Finding(
-            ("ignore_pad_token_for_loss",),
-            "`ignore_pad_token_for_loss: false` would train on padding, which is never supported; remove it.",
+            ("ignore_pad_token_for_loss", "padding_free"),
+            f"`ignore_pad_token_for_loss: false` learns padding, and with {config.cite('padding_free')} batches may "
+            "have none; set `padding_free: false` too, or remove it.",
+        )
+
+
+@rule()
+def streaming_is_not_supported_yet(question: Question) -> Iterator[Finding]:
+    """Streaming is known and refused until a run can use it; what it will need is said in the same breath."""
+    config = question.config
+    if not config.data.streaming:
+        return
+    yield Finding(
+        ("streaming",), "`streaming: true`: reading rows as they come is known, but not supported yet; remove it."
+    )
+    if config.training.max_steps < 1 and not question.is_set("num_train_epochs"):
+        yield Finding(
+            ("streaming", "max_steps"),
+            "`streaming: true` does not know the number of rows, so the run has no length; set `max_steps` or "
+            "`num_train_epochs`.",
         )
 
 

@@ -51,6 +51,26 @@ def _find_model_problem(name: str) -> str | None:
     return None
 
 
+@rule("train", "generate", "export")
+def gguf_has_a_fast_tokenizer(question: Question) -> Iterator[Finding]:
+    """The tokenizer of a GGUF file is built by us, in the fast kind alone."""
+    name = question.config.model.model_name_or_path
+    if name and not question.config.model.use_fast_tokenizer and _is_gguf(Path(name)):
+        yield Finding(
+            ("use_fast_tokenizer", "model_name_or_path"),
+            f"`use_fast_tokenizer: false` is not possible with the GGUF file '{name}', for which there is only a fast "
+            "tokenizer; remove it.",
+        )
+
+
+def _is_gguf(path: Path) -> bool:
+    """Return whether a model is read from a GGUF file; the other kinds of model in a folder come first."""
+    if path.is_dir():
+        others = ("config.json", "adapter_config.json")
+        return any(path.glob("*.gguf")) and not any((path / name).is_file() for name in others)
+    return path.suffix.lower() == ".gguf"
+
+
 def _looks_local(name: str) -> bool:
     """Return whether a name cannot be a hub id, which is `name` or `org/name`."""
     return name.startswith(("/", ".", "~", "\\")) or name.endswith((".gguf", "/")) or name.count("/") > 1
@@ -160,18 +180,12 @@ def _find_results(path: Path) -> str | None:
 
 @rule("train")
 def checkpoint_is_there(question: Question) -> Iterator[Finding]:
-    """A named checkpoint has to exist; `true` needs a folder with one."""
-    training = question.config.training
-    wanted = training.resume_from_checkpoint
+    """A named checkpoint has to exist; `true` starts at the beginning where there is none, and says so."""
+    wanted = question.config.training.resume_from_checkpoint
     if isinstance(wanted, str) and not Path(wanted).is_dir():
         yield Finding(
             ("resume_from_checkpoint",),
             f"`resume_from_checkpoint` is '{wanted}', and there is no such folder; allowed is true or a checkpoint.",
-        )
-    elif wanted is True and training.output_dir and not any(Path(training.output_dir).glob("checkpoint-*")):
-        yield Finding(
-            ("resume_from_checkpoint", "output_dir"),
-            f"`resume_from_checkpoint: true` needs a checkpoint in '{training.output_dir}', which has none.",
         )
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tunesmith.config.coercion import PlainText, render_value
 from tunesmith.config.machine import Machine
 from tunesmith.config.run_config import RunConfig
 from tunesmith.errors import ConfigProblem
@@ -29,13 +28,7 @@ class Question:
 
     def cite(self, key: str) -> str:
         """Return `key: value`, for messages."""
-        value = self.config.value(key)
-        shown = (
-            ",".join(map(str, value))
-            if isinstance(value, tuple)
-            else render_value(PlainText(value) if isinstance(value, str) else value)
-        )
-        return f"`{key}: {shown}`"
+        return self.config.cite(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +78,7 @@ def find_problems(question: Question, broken: Set[str]) -> Iterator[ConfigProble
 
 def find_purpose(config: RunConfig) -> Purpose:
     """Return what settings are for, judging by which are there."""
-    if config.training.do_train or config.training.do_eval or config.training.do_predict:
+    if config.runs:
         return "train"
     if config.export.export_dir:
         return "export"

@@ -44,7 +44,7 @@ def one_half_precision(question: Question) -> Iterator[Finding]:
 
 @rule()
 def warm_up_is_said_once(question: Question) -> Iterator[Finding]:
-    """Warm-up is a number of steps or a share."""
+    """Warm-up is a number of steps or a share; 0 of one leaves it to the other."""
     training = question.config.training
     if training.warmup_ratio and training.warmup_steps:
         yield Finding(
@@ -92,17 +92,6 @@ def evaluation_steps_need_a_strategy(question: Question) -> Iterator[Finding]:
         yield Finding(
             ("eval_steps", "eval_strategy"),
             f"{question.cite('eval_steps')} has no effect with `eval_strategy: epoch`; keep one of them.",
-        )
-
-
-@rule()
-def saving_steps_need_their_strategy(question: Question) -> Iterator[Finding]:
-    """Limits on checkpoints mean nothing when none is written."""
-    training = question.config.training
-    if training.save_strategy == "no" and training.save_total_limit is not None:
-        yield Finding(
-            ("save_total_limit", "save_strategy"),
-            f"{question.cite('save_total_limit')} has no effect with `save_strategy: no`; remove one of them.",
         )
 
 
@@ -156,13 +145,14 @@ def _is_multiple(save_steps: float, eval_steps: float) -> bool:
 
 
 @rule()
-def best_metric_is_used(question: Question) -> Iterator[Finding]:
-    """A direction without a metric, or a metric that nothing goes by, is a misunderstanding."""
+def best_loss_is_the_smallest(question: Question) -> Iterator[Finding]:
+    """The best loss is the smallest."""
     training = question.config.training
-    if training.greater_is_better and training.metric_for_best_model is None:
+    metric = training.metric_for_best_model or "loss"
+    if training.greater_is_better and metric in ("loss", "eval_loss"):
         yield Finding(
-            ("greater_is_better",),
-            "`greater_is_better: true` with the evaluation loss would keep the worst model; name the metric in "
+            ("greater_is_better", "metric_for_best_model"),
+            "`greater_is_better: true` with the evaluation loss would keep the worst model; name another metric in "
             "`metric_for_best_model`.",
         )
 
@@ -234,14 +224,6 @@ def schedule_knows_its_details(question: Question) -> Iterator[Finding]:
             ("lr_scheduler_type", "lr_scheduler_kwargs"),
             "`lr_scheduler_type: warmup_stable_decay` needs num_decay_steps in `lr_scheduler_kwargs`.",
         )
-
-
-@rule()
-def optimizer_details_are_pairs(question: Question) -> Iterator[Finding]:
-    """Transformers reads `name=value,name=value`."""
-    text = question.config.training.optim_args
-    if text and not all(part.count("=") == 1 for part in text.replace(" ", "").split(",")):
-        yield Finding(("optim_args",), f"`optim_args` is '{text}'; allowed is name=value,name=value.")
 
 
 @rule()

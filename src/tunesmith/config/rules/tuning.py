@@ -18,7 +18,6 @@ _LORA_ONLY = (
 )
 _FREEZE_ONLY = ("freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules")
 _QUANTIZATION_BITS = {"bnb": (4, 8), "hqq": (1, 2, 3, 4, 5, 6, 8), "eetq": (8,)}
-_QUANTIZATION_DETAILS = ("quantization_method", "quantization_type", "double_quantization")
 
 
 @rule()
@@ -33,6 +32,19 @@ def lora_settings_need_lora(question: Question) -> Iterator[Finding]:
                 f"{question.cite(key)} has no effect with {question.cite('finetuning_type')}; "
                 "remove it or set `finetuning_type: lora`.",
             )
+
+
+@rule()
+def new_adapter_has_a_target(question: Question) -> Iterator[Finding]:
+    """An adapter on nothing trains nothing."""
+    adapter = question.config.adapter
+    goes_on = adapter.adapter_name_or_path and not adapter.create_new_adapter
+    if adapter.finetuning_type == "lora" and not adapter.lora_target and not goes_on:
+        yield Finding(
+            ("lora_target",),
+            "`lora_target` is empty, so no module would get an adapter; name modules such as q_proj, or set "
+            "`lora_target: all`.",
+        )
 
 
 @rule()
@@ -113,13 +125,10 @@ def scratch_needs_full_tuning(question: Question) -> Iterator[Finding]:
 
 @rule()
 def quantization_is_not_supported_yet(question: Question) -> Iterator[Finding]:
-    """Bits are known and refused until a run can use them; their details alone mean nothing."""
+    """Bits are known and refused until a run can use them; their details alone are noted, see `config.notes`."""
     quantization, kind = question.config.quantization, question.config.adapter.finetuning_type
     bits, method = quantization.quantization_bit, quantization.quantization_method
     if bits is None:
-        for key in _QUANTIZATION_DETAILS:
-            if question.is_set(key) and question.config.value(key) not in ("bnb", "nf4", True):
-                yield Finding((key,), f"{question.cite(key)} has no effect without `quantization_bit`; remove it.")
         return
     yield Finding(
         ("quantization_bit",),

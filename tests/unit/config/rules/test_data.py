@@ -16,7 +16,10 @@ import pytest
         ({"stage": "pt", "neat_packing": True}, "neat_packing: `neat_packing: true` is about conversations"),
         (
             {"ignore_pad_token_for_loss": False},
-            "ignore_pad_token_for_loss: `ignore_pad_token_for_loss: false` would train on padding",
+            (
+                "ignore_pad_token_for_loss: `ignore_pad_token_for_loss: false` learns padding, and with `padding_free: "
+                "auto` batches may have none; set `padding_free: false` too, or remove it."
+            ),
         ),
         (
             {"neat_packing": True, "packing": False},
@@ -71,7 +74,22 @@ def test_holding_back_rows_needs_rows(problems):
         {"dataloader_prefetch_factor": 2, "dataloader_num_workers": 1},
         {"top_p": 0, "do_sample": False},
         {"neat_packing": True, "packing": True},
+        {"ignore_pad_token_for_loss": False, "padding_free": False},
+        {"streaming": False},
     ],
 )
 def test_what_fits_together_is_taken(problems, changes):
     assert problems(**changes) == []
+
+
+def test_streaming_is_refused_together_with_a_missing_length(problems):
+    unsupported = "streaming: `streaming: true`: reading rows as they come is known, but not supported yet; remove it."
+    assert problems(streaming=True, max_steps=5) == [unsupported]
+    assert problems(streaming=True, num_train_epochs=1) == [unsupported]
+    assert problems(streaming=True) == [
+        unsupported,
+        (
+            "streaming: `streaming: true` does not know the number of rows, so the run has no length; set `max_steps` "
+            "or `num_train_epochs`."
+        ),
+    ]

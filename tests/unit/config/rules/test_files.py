@@ -44,6 +44,21 @@ def test_a_model_has_to_be_named(problems, purpose):
     )
 
 
+def test_a_gguf_file_has_a_fast_tokenizer_only(folder, problems):
+    (folder / "with_gguf").mkdir()
+    for name in ("some.gguf", "with_gguf/x.gguf", "model/x.gguf"):
+        (folder / name).touch()
+    for name in ("some.gguf", "with_gguf"):
+        assert problems(model_name_or_path=name, use_fast_tokenizer=False) == [
+            (
+                f"use_fast_tokenizer: `use_fast_tokenizer: false` is not possible with the GGUF file '{name}', for "
+                "which there is only a fast tokenizer; remove it. (see model_name_or_path)"
+            )
+        ]
+        assert problems(model_name_or_path=name, use_fast_tokenizer=True) == []
+    assert problems(model_name_or_path="model", use_fast_tokenizer=False) == []
+
+
 def test_adapters_are_looked_at(folder, problems):
     (folder / "run" / "checkpoint-5").mkdir(parents=True)
     (folder / "good").mkdir()
@@ -144,13 +159,15 @@ def test_an_output_folder_is_no_file(folder, problems):
     assert problems() == ["output_dir: `output_dir` is 'out', which is a file; name a folder."]
 
 
-def test_a_checkpoint_to_resume_from_has_to_be_there(folder, problems):
-    assert problems(resume_from_checkpoint=True) == [
-        (
-            "resume_from_checkpoint: `resume_from_checkpoint: true` needs a checkpoint in 'out', which "
-            "has none. (see output_dir)"
-        )
-    ]
+@pytest.mark.parametrize("inside", [None, "all_results.json", "trainer_log.jsonl", "run.yaml"])
+def test_resuming_starts_at_the_beginning_where_there_is_no_checkpoint(folder, problems, inside):
+    if inside is not None:
+        (folder / "out").mkdir()
+        (folder / "out" / inside).touch()
+    assert problems(resume_from_checkpoint=True) == []
+
+
+def test_a_named_checkpoint_has_to_be_there(folder, problems):
     assert problems(resume_from_checkpoint="out/checkpoint-5") == [
         (
             "resume_from_checkpoint: `resume_from_checkpoint` is 'out/checkpoint-5', and there is no such folder; "

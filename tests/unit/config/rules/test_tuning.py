@@ -82,8 +82,11 @@ import pytest
             ),
         ),
         (
-            {"quantization_type": "fp4"},
-            "quantization_type: `quantization_type: fp4` has no effect without `quantization_bit`; remove it.",
+            {"lora_target": ""},
+            (
+                "lora_target: `lora_target` is empty, so no module would get an adapter; name modules such as q_proj, "
+                "or set `lora_target: all`."
+            ),
         ),
     ],
 )
@@ -102,6 +105,8 @@ def test_contradictions_are_refused(problems, changes, message):
         {"adapter_name_or_path": ["org/a", "org/b"], "create_new_adapter": True},
         {"quantization_method": "bnb", "double_quantization": True, "quantization_bit": None},
         {"use_reentrant_gc": True},
+        {"lora_target": "", "adapter_name_or_path": "org/a"},
+        {"lora_target": "", "finetuning_type": "full"},
     ],
 )
 def test_what_fits_together_is_taken(problems, changes):

@@ -1,0 +1,185 @@
+"""What a user may not expect of settings that are allowed together, for the plan and `tunesmith config check`.
+
+What contradicts something else is refused by a rule. What this run merely has no use for, as in a file that was written
+for another run, is allowed and said here: nothing is ignored in silence.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tunesmith.config.optimizers import ADAM_SETTINGS, OPTIMIZER_INPUTS
+
+if TYPE_CHECKING:
+    from tunesmith.config.run_config import RunConfig
+
+QUANTIZATION_DETAILS = ("quantization_method", "quantization_type", "double_quantization")
+"""Settings that have a meaning only together with `quantization_bit`."""
+
+WITHOUT_WARM_UP = ("constant", "reduce_lr_on_plateau", "greedy")
+"""Schedules that transformers starts at the full learning rate."""
+
+_DRAWING = ("do_sample", "temperature", "top_p", "top_k")
+_GENERATION = (*_DRAWING, "num_beams", "length_penalty", "max_length", "max_new_tokens", "repetition_penalty",
+               "skip_special_tokens")  # fmt: skip
+_EXPORT = ("export_dir", "export_size", "export_device")
+_ADAPTER_SHAPE = ("lora_rank", "lora_alpha", "lora_dropout", "lora_target", "additional_target", "use_rslora",
+                  "use_dora")  # fmt: skip
+
+Unused = tuple[Sequence[str], str]
+"""Settings and why they are not used; those of them that nobody wrote are left out of the note."""
+
+
+def find_notes(config: "RunConfig") -> Iterator[str]:
+    """Yield one sentence for each thing worth knowing."""
+    if config.data.max_samples is not None and config.packs:
+        yield f"{config.cite('max_samples')} caps the rows of each data set first; then they are packed."
+    if config.training.max_steps > 0 and config.origin("num_train_epochs").is_set:
+        yield f"{config.cite('max_steps')} decides the length; `num_train_epochs` is not used."
+    if not config.runs:
+        return
+    if config.data.val_size and not _is_measured(config):
+        yield f"{config.cite('val_size')} holds rows back, and nothing measures them; set `eval_strategy` or `do_eval`."
+    if not config.data.ignore_pad_token_for_loss:
+        yield (
+            f"{config.cite('ignore_pad_token_for_loss')} learns padding, so the losses, that of the evaluation too, "
+            "depend on the batch size."
+        )
+    for find in _UNUSED:
+        for keys, reason in find(config):
+            written = [config.cite(key) for key in dict.fromkeys(keys) if _says_something(config, key)]
+            if written:
+                yield f"{', '.join(written)} {'is' if len(written) == 1 else 'are'} not used: {reason}."
+
+
+def _says_something(config: "RunConfig", key: str) -> bool:
+    """Whether somebody wrote a value that asks for something, rather than the word for leaving it alone."""
+    value = config.value(key)
+    asks = bool(value) and value != "auto"
+    return config.origin(key).is_set and value is not None and (asks or config.is_changed(key))
+
+
+def _is_measured(config: "RunConfig") -> bool:
+    """Whether the rows for evaluation are used: for a loss, or for questions."""
+    training = config.training
+    return training.do_predict or training.do_eval or training.eval_on_start or training.eval_strategy != "no"
+
+
+def _predicts(config: "RunConfig") -> bool:
+    """Whether answers are generated and compared, at the end or in evaluation."""
+    return config.training.predict_with_generate and _is_measured(config)
+
+
+def _without_tracker(config: "RunConfig") -> Iterator[Unused]:
+    trackers = set(config.training.report_to) - {"none"}
+    if "tensorboard" not in trackers:
+        yield ("logging_dir",), "it is the folder of TensorBoard's files, and `report_to` does not name tensorboard"
+    if not trackers:
+        yield ("run_name", "project"), "`report_to` names no tracker"
+    elif trackers.isdisjoint({"trackio", "all"}):
+        yield (
+            ("project",),
+            "of the trackers, only trackio takes its project from here, and `report_to` does not name it",
+        )
+
+
+def _without_checkpoints(config: "RunConfig") -> Iterator[Unused]:
+    strategy = config.training.save_strategy
+    if strategy == "no":
+        yield ("save_steps", "save_total_limit", "save_only_model"), "no checkpoints are written (`save_strategy: no`)"
+    elif strategy != "steps":
+        when = "after every epoch" if strategy == "epoch" else "after the best evaluations"
+        yield ("save_steps",), f"checkpoints are written {when} ({config.cite('save_strategy')})"
+
+
+def _without_evaluation(config: "RunConfig") -> Iterator[Unused]:
+    if not _is_measured(config):
+        asking = "`eval_strategy` is no, and neither `do_eval` nor `do_predict` is set"
+        keys = ["predict_with_generate", "compute_accuracy"]
+        if config.training.sample_steps is None:  # samples are drawn from these rows, in batches of this size
+            keys += ["eval_dataset", "per_device_eval_batch_size"]
+        yield keys, f"nothing is measured ({asking})"
+
+
+def _without_choice(config: "RunConfig") -> Iterator[Unused]:
+    training = config.training
+    by_metric = (
+        training.load_best_model_at_end,
+        training.early_stopping_steps is not None,
+        training.save_strategy == "best",
+        training.save_total_limit is not None,  # the best checkpoint is kept
+        training.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy"),
+    )
+    if training.eval_strategy == "no" or not any(by_metric):
+        yield ("metric_for_best_model", "greater_is_better"), "nothing in this run goes by the best evaluation"
+
+
+def _without_answers(config: "RunConfig") -> Iterator[Unused]:
+    generation, samples = config.generation, config.training.sample_steps is not None
+    if not _predicts(config):
+        if not samples:
+            yield _GENERATION, "this run generates no answers"
+            return
+        greedy = (*_DRAWING, "num_beams", "length_penalty", "skip_special_tokens")
+        yield greedy, "samples during training take the likeliest token each time"
+    elif not generation.do_sample or generation.temperature == 0:
+        yield ("temperature", "top_p", "top_k"), "nothing is drawn at random"
+    elif generation.num_beams == 1:
+        yield ("length_penalty",), "there is no beam search (`num_beams` is 1)"
+    if generation.max_new_tokens:
+        yield ("max_length",), "`max_new_tokens` limits the answers"
+
+
+def _for_other_commands(config: "RunConfig") -> Iterator[Unused]:
+    yield ("infer_dtype",), "it is for chat and export"
+    yield _EXPORT, "they are for `tunesmith export`"
+
+
+def _without_adam(config: "RunConfig") -> Iterator[Unused]:
+    taken = OPTIMIZER_INPUTS[config.training.optim].settings
+    yield [key for key in ADAM_SETTINGS if key not in taken], f"{config.cite('optim')} has no such parameters"
+
+
+def _without_warm_up(config: "RunConfig") -> Iterator[Unused]:
+    schedule = config.training.lr_scheduler_type
+    if schedule in WITHOUT_WARM_UP:
+        hint = "; `constant_with_warmup` has one" if schedule == "constant" else ""
+        yield ("warmup_steps", "warmup_ratio"), f"{config.cite('lr_scheduler_type')} has no warm-up{hint}"
+
+
+def _without_conversations(config: "RunConfig") -> Iterator[Unused]:
+    if config.objective.stage == "pt":
+        yield ("template",), "plain text (`stage: pt`) is learnt as it is"
+
+
+def _without_quantization(config: "RunConfig") -> Iterator[Unused]:
+    if config.quantization.quantization_bit is None:
+        yield QUANTIZATION_DETAILS, "weights are compressed only with `quantization_bit`"
+
+
+def _with_an_old_adapter(config: "RunConfig") -> Iterator[Unused]:
+    adapter = config.adapter
+    if adapter.finetuning_type == "lora" and adapter.adapter_name_or_path and not adapter.create_new_adapter:
+        yield _ADAPTER_SHAPE, f"training goes on with {adapter.adapter_name_or_path[-1]}, which has a shape of its own"
+
+
+def _without_a_hub(config: "RunConfig") -> Iterator[Unused]:
+    name = config.model.model_name_or_path
+    if name and Path(name).exists():
+        yield ("model_revision",), "the model is on this disk"
+
+
+_UNUSED: tuple[Callable[["RunConfig"], Iterator[Unused]], ...] = (
+    _without_a_hub,
+    _with_an_old_adapter,
+    _without_quantization,
+    _without_conversations,
+    _without_adam,
+    _without_warm_up,
+    _without_evaluation,
+    _without_choice,
+    _without_checkpoints,
+    _without_tracker,
+    _without_answers,
+    _for_other_commands,
+)
