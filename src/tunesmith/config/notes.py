@@ -132,7 +132,7 @@ def _without_answers(config: "RunConfig") -> Iterator[Unused]:
 
 def _for_other_commands(config: "RunConfig") -> Iterator[Unused]:
     yield ("infer_dtype",), "it is for chat and export"
-    yield _EXPORT, "they are for `tunesmith export`"
+    yield _EXPORT, "only `tunesmith export` reads such settings"
 
 
 def _without_adam(config: "RunConfig") -> Iterator[Unused]:

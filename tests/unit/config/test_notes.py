@@ -122,7 +122,7 @@ def test_a_plain_run_needs_no_notes(load):
         ({"infer_dtype": "float32"}, "`infer_dtype: float32` is not used: it is for chat and export."),
         (
             {"export_dir": "merged", "export_size": 2},
-            "`export_dir: merged`, `export_size: 2` are not used: they are for `tunesmith export`.",
+            "`export_dir: merged`, `export_size: 2` are not used: only `tunesmith export` reads such settings.",
         ),
         (
             {"quantization_method": "bnb", "double_quantization": False},
