@@ -51,8 +51,7 @@ class AdapterConfig:
     """Modules that get an adapter: names such as `q_proj`, `all`, `all-linear`, or a group such as `qwen2_mlp`.
 
     `all` learns best for its size. The groups `<family>_mlp` and `<family>_attn` and single names train fewer weights,
-    a little faster. A name that the model does
-    not have is an error that lists what it has."""
+    a little faster. A name that the model does not have is an error that lists what it has."""
 
     additional_target: tuple[str, ...] = ()
     """Modules outside the adapter that are trained and saved whole, such as `embed_tokens,lm_head`.

@@ -16,7 +16,9 @@ class DataConfig:
     """Which rows are trained on and how they become tokens and labels."""
 
     dataset: tuple[str, ...] = ()
-    """Names of the data sets to train on, from `dataset_info.json`. Several are joined one after the other."""
+    """Names of the data sets to train on, from `dataset_info.json`. Several are joined one after the other.
+
+    Each is named once; a larger `num_samples` in its entry shows its rows more often."""
 
     eval_dataset: tuple[str, ...] = ()
     """Names of the data sets to evaluate on. Use `val_size` instead to hold back a part of `dataset`."""

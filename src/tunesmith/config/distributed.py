@@ -16,9 +16,10 @@ class DistributedConfig:
     Raise it when one process prepares a large data set while the others wait."""
 
     ddp_find_unused_parameters: bool | None = None
-    """Look for parameters that took no part in a step. When not set: no.
+    """Look for parameters that took no part in a step.
 
-    Needed only for models that skip layers. Costs a pass over the graph each step."""
+    When not set: yes, except where whole weights are trained with gradient checkpointing. False saves a pass over the
+    graph each step, and fails for models that skip layers."""
 
     ddp_backend: Literal["nccl", "gloo", "mpi", "xccl", "hccl"] | None = None
     """Library for communication; chosen from the device when not set (`nccl` on GPUs, `gloo` on CPUs)."""
@@ -27,4 +28,4 @@ class DistributedConfig:
     """Megabytes of gradients sent together; PyTorch's 25 when not set. Larger ones can help on fast networks."""
 
     ddp_broadcast_buffers: bool | None = None
-    """Send buffers such as running averages from the first process to the others every step. When not set: no."""
+    """Send buffers such as running averages from the first process to the others every step. When not set: yes."""
