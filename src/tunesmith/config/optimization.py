@@ -92,8 +92,8 @@ class OptimizationSettings:
     optim: Optimizer = "adamw_torch_fused"
     """Optimizer.
 
-    The default is the fastest here. 8-bit and paged ones save memory and need the package bitsandbytes (`adamw_torch_8bit` and
-    `adamw_torch_4bit`: torchao); `adafactor` saves memory without one."""
+    The default is the fastest here. 8-bit and paged ones save memory and need the package bitsandbytes
+    (`adamw_torch_8bit` and `adamw_torch_4bit`: torchao); `adafactor` saves memory without one."""
 
     optim_args: str | None = None
     """Details of the optimizer, as `name=value,name=value`, such as `momentum=0.9` for `sgd`.

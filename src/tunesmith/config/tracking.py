@@ -48,7 +48,9 @@ class TrackingSettings:
     """Project of this run in trackio. Other trackers take it from variables of their own, such as `WANDB_PROJECT`."""
 
     plot_loss: bool = False
-    """Draw loss, evaluation loss, learning rate and gradient norm to `training_loss.png` when the run ends or is interrupted."""
+    """Draw the run to `training_loss.png` when it ends or is interrupted.
+
+    Loss, evaluation loss, learning rate and gradient norm over the steps."""
 
     include_effective_tokens_per_second: bool = False
     """Report the trained tokens per second of the whole run in its results."""
