@@ -11,23 +11,15 @@ from tunesmith.cli.main import main
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def model(smollm2_file, tmp_path_factory):
-    """The real model, converted as `make quickstart` does."""
-    folder = tmp_path_factory.mktemp("model") / "smollm2"
-    assert main(["export", str(smollm2_file), str(folder), "infer_dtype=bfloat16"]) == 0
-    return folder
-
-
-def test_the_converted_model_knows_the_capital_of_france(model, monkeypatch, capsys):
+def test_the_converted_model_knows_the_capital_of_france(smollm2, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.StringIO("What is the capital of France?\n"))
-    assert main(["chat", str(model), "do_sample=false", "max_new_tokens=30"]) == 0
+    assert main(["chat", str(smollm2), "do_sample=false", "max_new_tokens=30"]) == 0
     assert capsys.readouterr().out == "The capital of France is Paris.\n"
 
 
-def test_the_quickstart_teaches_the_model_its_name(model, tmp_path, monkeypatch, capsys):
+def test_the_quickstart_teaches_the_model_its_name(smollm2, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(["quickstart", f"model_name_or_path={model}", "row_variables.name=Ada"]) == 0
+    assert main(["quickstart", f"model_name_or_path={smollm2}", "row_variables.name=Ada"]) == 0
     shown = capsys.readouterr().out
     before, after = (re.findall(rf"^  {moment}: (.*)$", shown, re.MULTILINE) for moment in ("before", "after"))
     assert not any("Ada" in answer for answer in before)
