@@ -12,14 +12,23 @@ from typing import Any
 
 def write_text_atomic(path: str | Path, text: str) -> None:
     """Write UTF-8 text so that a reader sees either the old file or the whole new one."""
+    with atomic_file(path) as beside, beside.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+
+
+@contextmanager
+def atomic_file(path: str | Path) -> Iterator[Path]:
+    """Write a file beside its final place and rename it there when the block ends without an error.
+
+    Yields:
+        Where to write. Its name ends in nothing that says what kind of file it is.
+    """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.with_name(f".{target.name}.incomplete-{os.getpid()}")
     try:
-        with beside.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        yield beside
+        _sync(beside)
         beside.replace(target)
     finally:
         beside.unlink(missing_ok=True)
@@ -59,6 +68,33 @@ def atomic_directory(final: str | Path, *, overwrite: bool = False) -> Iterator[
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
+
+
+@contextmanager
+def atomic_files(folder: str | Path) -> Iterator[Path]:
+    """Fill a folder beside a folder in use, and move file by file in when the block ends without an error.
+
+    What else is in the folder stays. Each file is the old or the new one, never a part of one; a process that dies in
+    between leaves a mixture of whole files.
+
+    Yields:
+        The empty folder to fill. It is removed in any case.
+    """
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    beside = target / f".incomplete-{os.getpid()}"
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir()
+    try:
+        yield beside
+        _sync_tree(beside)
+        for path in sorted(path for path in beside.rglob("*") if not path.is_dir()):
+            place = target / path.relative_to(beside)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(place)
+        _sync_folder(target)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
 
 
 def _move_into_place(beside: Path, target: Path, *, overwrite: bool) -> None:

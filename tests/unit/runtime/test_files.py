@@ -2,7 +2,14 @@ import json
 
 import pytest
 
-from tunesmith.runtime.files import atomic_directory, file_digest, write_json_atomic, write_text_atomic
+from tunesmith.runtime.files import (
+    atomic_directory,
+    atomic_file,
+    atomic_files,
+    file_digest,
+    write_json_atomic,
+    write_text_atomic,
+)
 
 
 def test_text_is_written_as_utf8_into_a_new_folder(tmp_path):
@@ -80,3 +87,43 @@ def test_the_digest_is_the_sha256_of_the_bytes(tmp_path):
     file = tmp_path / "file"
     file.write_bytes(b"abc")
     assert file_digest(file) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_files_join_a_folder_in_use_when_the_block_ends(tmp_path):
+    (tmp_path / "kept").write_text("kept")
+    (tmp_path / "model").write_text("old")
+    with atomic_files(tmp_path) as beside:
+        (beside / "model").write_text("new")
+        (beside / "sub").mkdir()
+        (beside / "sub" / "file").write_text("content")
+        assert (tmp_path / "model").read_text() == "old"
+    assert {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()} == {
+        "kept": "kept",
+        "model": "new",
+    }
+    assert (tmp_path / "sub" / "file").read_text() == "content"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "model", "sub"]
+
+
+def test_a_folder_in_use_is_untouched_when_the_block_fails(tmp_path):
+    (tmp_path / "model").write_text("old")
+
+    def fill_half() -> None:
+        with atomic_files(tmp_path) as beside:
+            (beside / "model").write_text("ne")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fill_half()
+    assert (tmp_path / "model").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_file_is_replaced_when_the_block_ends(tmp_path):
+    file = tmp_path / "picture.png"
+    file.write_bytes(b"old")
+    with atomic_file(file) as beside:
+        beside.write_bytes(b"new")
+        assert file.read_bytes() == b"old"
+    assert file.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [file]

@@ -114,10 +114,10 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 def measure_memory() -> dict[str, float]:
     """Return memory in use and its peak in GB, of this process and of its accelerator where there is one."""
-    figures = {
-        "memory_gb": process_memory_bytes() / _BYTES_PER_GB,
-        "peak_memory_gb": peak_process_memory_bytes() / _BYTES_PER_GB,
-    }
+    current = process_memory_bytes()
+    # The kernel counts the two apart and lazily, so that a peak may read as less than what is in use.
+    peak = max(current, peak_process_memory_bytes())
+    figures = {"memory_gb": current / _BYTES_PER_GB, "peak_memory_gb": peak / _BYTES_PER_GB}
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated() > 0:  # 0: this run leaves the GPU alone
         figures["device_memory_gb"] = torch.cuda.memory_allocated() / _BYTES_PER_GB
         figures["device_peak_memory_gb"] = torch.cuda.max_memory_allocated() / _BYTES_PER_GB

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tunesmith.runtime.files import atomic_file
 from tunesmith.runtime.optional import require
 from tunesmith.training.monitoring.log import LOG_FILE, read_log
 
@@ -26,7 +27,8 @@ def plot_run(output_dir: str | Path) -> Path | None:
         return None
     figure = _draw(lines)
     target = folder / PLOT_FILE
-    figure.savefig(target, dpi=150)
+    with atomic_file(target) as beside:
+        figure.savefig(beside, dpi=150, format="png")
     return target
 
 
