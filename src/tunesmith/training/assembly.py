@@ -15,7 +15,7 @@ from tunesmith.data.batches import BatchLayout
 from tunesmith.data.chat import ChatTemplate
 from tunesmith.data.collators import Collator, build_collator
 from tunesmith.data.loading.samplers import EpochSampler, SamplingStrategy, build_sampler
-from tunesmith.data.pipeline import PreparedData
+from tunesmith.data.pipeline import EVAL_NAME, PreparedData
 from tunesmith.data.records import Message
 from tunesmith.evaluation.predictions import predict, split_last_answer
 from tunesmith.inference.load import build_generation_options
@@ -33,6 +33,7 @@ from tunesmith.training.monitoring.log import LOG_FILE, LogFile
 from tunesmith.training.monitoring.progress import Progress
 from tunesmith.training.optimizers import LoraPlusRates
 from tunesmith.training.resume import ResumePoint, check_row_order
+from tunesmith.training.schedule import Schedule
 from tunesmith.training.trainer import ObjectiveTrainer, ScoreAnswers, TrainerPlan
 
 _NUM_SAMPLE_PROMPTS = 3
@@ -55,12 +56,13 @@ class RunParts:
     loaded: LoadedModel
     layout: BatchLayout
     objective: Objective
+    schedule: Schedule | None
+    """Length of the training; `None` for a run that trains nothing."""
 
     @property
     def trains(self) -> bool:
-        """Whether weights change. Asking for nothing is asking for training."""
-        training = self.config.training
-        return training.do_train or not (training.do_eval or training.do_predict)
+        """Whether weights change."""
+        return self.schedule is not None
 
     @property
     def output_dir(self) -> Path:
@@ -102,12 +104,13 @@ def assemble_trainer(parts: RunParts, point: ResumePoint | None) -> AssembledTra
             sampler=sampler,
             save_total_limit=parts.config.training.save_total_limit,
             lora_plus=_lora_plus(parts.config),
+            neftune_noise_alpha=parts.config.training.neftune_noise_alpha,
             reports_accuracy=parts.config.training.compute_accuracy,
             score_answers=_score_answers(parts, generator),
         ),
         ranks=parts.ranks,
         train_dataset=parts.data.train,
-        eval_dataset=_evaluation_sets(parts.data),
+        eval_dataset=parts.data.evals.get(EVAL_NAME),
         data_collator=_build_collator(parts),
         processing_class=parts.tokenizer,
     )
@@ -154,20 +157,15 @@ def _lora_plus(config: RunConfig) -> LoraPlusRates | None:
 def _build_collator(parts: RunParts) -> Collator:
     pad = parts.tokenizer.pad_token_id
     assert pad is not None, "load_tokenizer sets a pad token"
-    on_gpu = parts.layout == "padded" and parts.arguments.device.type == "cuda"
+    learns_padding = not parts.config.data.ignore_pad_token_for_loss
+    # Where padding is learnt, none may be added for the machine's sake.
+    on_gpu = parts.layout == "padded" and parts.arguments.device.type == "cuda" and not learns_padding
     return build_collator(
         parts.layout,
         pad_token_id=int(pad),
         pad_to_multiple_of=_GPU_PAD_MULTIPLE if on_gpu else None,
-        ignore_pad_token_for_loss=parts.config.data.ignore_pad_token_for_loss,
+        ignore_pad_token_for_loss=not learns_padding,
     )
-
-
-def _evaluation_sets(data: PreparedData) -> Any:
-    """Return one set as such, so that its loss is `eval_loss`; several by name give `eval_<name>_loss`."""
-    if not data.evals:
-        return None
-    return next(iter(data.evals.values())) if len(data.evals) == 1 else dict(data.evals)
 
 
 def _build_generator(parts: RunParts) -> LocalGenerator:
@@ -241,7 +239,7 @@ def _sample_prompts(parts: RunParts) -> list[SamplePrompt]:
     written = parts.config.training.sample_prompts
     if written:
         return [SamplePrompt(text, _prompt_ids(parts, text)) for text in written]
-    rows: Any = next(iter(parts.data.evals.values()), parts.data.train)
+    rows: Any = parts.data.evals.get(EVAL_NAME, parts.data.train)
     prompts: list[SamplePrompt] = []
     for index in range(min(_NUM_SAMPLE_PROMPTS, len(rows))):
         row = rows[index]

@@ -14,9 +14,10 @@ def resolve_layout(config: RunConfig, attention: AttentionChoice) -> BatchLayout
     """
     asked = config.loading.padding_free
     if asked is True and not attention.supports_flat:
+        another = "" if config.model.flash_attn == "auto" else "flash_attn: auto, or "  # auto is the best there is
         raise ConfigError(
             f"padding_free is true, but the attention in use ({attention.implementation}: {attention.reason}) cannot "
             "keep rows of one batch apart without computing them against each other. "
-            "Set flash_attn: auto, or padding_free: false."
+            f"Set {another}padding_free: false."
         )
     return "flat" if asked is True or (asked == "auto" and attention.supports_flat) else "padded"

@@ -24,6 +24,13 @@ from tunesmith.data.loading.samplers import EpochSampler
 from tunesmith.runtime.ranks import Ranks
 
 
+def count_batches(num_rows: int, batch_size: int, num_processes: int, *, drop_last: bool) -> int:
+    """Return the number of micro-batches that each process takes in an epoch."""
+    if drop_last:
+        return num_rows // batch_size // num_processes
+    return math.ceil(math.ceil(num_rows / batch_size) / num_processes)
+
+
 class ProcessBatches:
     """The micro-batches of one process, as lists of row numbers; a negative number stands for a filler."""
 
@@ -39,10 +46,7 @@ class ProcessBatches:
 
     def __len__(self) -> int:
         """Return the number of micro-batches, the same on every process."""
-        rows, world = len(self.sampler), self._ranks.world_size
-        if self.drop_last:
-            return rows // self.batch_size // world
-        return math.ceil(math.ceil(rows / self.batch_size) / world)
+        return count_batches(len(self.sampler), self.batch_size, self._ranks.world_size, drop_last=self.drop_last)
 
     def __iter__(self) -> Iterator[list[int]]:
         """Yield the micro-batches of this process."""

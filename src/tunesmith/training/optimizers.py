@@ -6,6 +6,7 @@ with vectors: norms, biases, scales and magnitudes have a meaning at their size.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from torch import nn
@@ -56,3 +57,15 @@ def _lora_plus_rate(name: str, learning_rate: float, rates: LoraPlusRates) -> fl
     if "lora_embedding_B" in name:
         return rates.embedding_rate
     return learning_rate * rates.ratio if "lora_B" in name else learning_rate
+
+
+def keep_embeddings_exact(model: nn.Module) -> None:
+    """Have an 8-bit optimizer of bitsandbytes keep the states of embeddings in 32 bits.
+
+    Their gradients are zero for most rows and large for some, which is what 8-bit blocks hold worst; the authors of the
+    optimizers recommend it (Dettmers et al. 2022, section 2.3).
+    """
+    manager = import_module("bitsandbytes").optim.GlobalOptimManager.get_instance()
+    for module in model.modules():
+        if isinstance(module, nn.Embedding):
+            manager.register_module_override(module, "weight", {"optim_bits": 32})

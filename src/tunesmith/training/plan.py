@@ -1,46 +1,24 @@
 """The plan of a run: what will happen, on one page, before it happens."""
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 
 from tunesmith.data.pipeline import is_packed
+from tunesmith.models.attention import find_recurrence
 from tunesmith.training.assembly import RunParts
 from tunesmith.training.resume import ResumePoint
+from tunesmith.training.schedule import Schedule
 
 PLAN_FILE = "plan.txt"
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """How many steps a run takes."""
-
-    rows_per_step: int
-    """Rows (or packs) of one optimiser step, over all processes."""
-
-    steps_per_epoch: int
-    total_steps: int
-
-
-def estimate_schedule(parts: RunParts) -> Schedule:
-    """Return the steps of a run from its number of rows and batch sizes."""
-    training, ranks = parts.config.training, parts.ranks
-    num_rows = 0 if parts.data.train is None else len(parts.data.train)
-    batches = num_rows / training.per_device_train_batch_size
-    whole = math.floor(batches) // ranks.world_size if parts.config.loading.dataloader_drop_last else None
-    per_process = math.ceil(math.ceil(batches) / ranks.world_size) if whole is None else whole
-    steps = max(1, math.ceil(per_process / training.gradient_accumulation_steps))
-    total = training.max_steps if training.max_steps > 0 else math.ceil(training.num_train_epochs * steps)
-    rows = training.per_device_train_batch_size * training.gradient_accumulation_steps * ranks.world_size
-    return Schedule(rows, steps, total)
 
 
 def render_plan(parts: RunParts, point: ResumePoint | None) -> str:
     """Return the plan as text."""
     lines = [f"{name + ':':<11}{text}" for name, text in _lines(parts, point)]
-    return "\n".join(["Plan", *(f"  {line}" for line in lines), "Data", parts.data.report.render()])
+    weights = [f"  {line}" for line in parts.loaded.parameters.render().splitlines()]
+    plan = [f"  {line}" for line in lines]
+    return "\n".join(["Plan", *plan, "Weights", *weights, "Data", parts.data.report.render()])
 
 
 def _lines(parts: RunParts, point: ResumePoint | None) -> Iterator[tuple[str, str]]:
@@ -50,13 +28,25 @@ def _lines(parts: RunParts, point: ResumePoint | None) -> Iterator[tuple[str, st
     yield "numbers", _precision(parts)
     yield "attention", f"{loaded.attention.implementation} ({loaded.attention.reason})"
     yield "batches", _batches(parts)
-    if parts.trains:
-        yield "steps", _steps(parts, point)
+    if parts.schedule is not None:
+        yield "steps", _steps(parts, parts.schedule, point)
     if loaded.memory is not None:
         yield "memory", f"about {loaded.memory.total / 1e9:.1f} GB at the longest rows"
-    for note in loaded.notes:
+    for note in (*loaded.notes, *config.notes(), *_notes(parts)):
         yield "note", note
     yield "output", str(parts.output_dir)
+
+
+def _notes(parts: RunParts) -> Iterator[str]:
+    schedule = parts.schedule
+    if schedule is not None and schedule.rows_left_out:
+        yield (
+            f"`dataloader_drop_last: true` leaves out {schedule.rows_left_out:,} rows of each epoch, which do not fill "
+            "a batch."
+        )
+    recurrence = find_recurrence(parts.loaded.model.config)
+    if recurrence and is_packed(parts.config):
+        yield f"packed texts are not kept apart: {recurrence}."
 
 
 def _tuning(parts: RunParts) -> str:
@@ -82,8 +72,8 @@ def _batches(parts: RunParts) -> str:
     return f"{layout}{', several samples in each row' if is_packed(parts.config) else ''}"
 
 
-def _steps(parts: RunParts, point: ResumePoint | None) -> str:
-    training, schedule = parts.config.training, estimate_schedule(parts)
+def _steps(parts: RunParts, schedule: Schedule, point: ResumePoint | None) -> str:
+    training = parts.config.training
     factors = f"{training.per_device_train_batch_size} x {training.gradient_accumulation_steps} accumulated"
     if parts.ranks.world_size > 1:
         factors += f" x {parts.ranks.world_size} processes"

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from tunesmith.data.pipeline import EVAL_NAME
 from tunesmith.evaluation.predictions import FILE_NAME as PREDICTIONS_FILE
 from tunesmith.evaluation.predictions import predict
 from tunesmith.inference.load import build_generation_options
@@ -12,17 +13,23 @@ from tunesmith.training.assembly import AssembledTrainer, RunParts
 from tunesmith.training.monitoring.log import measure_memory, render_duration
 from tunesmith.training.monitoring.plot import plot_run
 from tunesmith.training.plan import PLAN_FILE
+from tunesmith.training.resume import save_run_id
 from tunesmith.training.trainer import ObjectiveTrainer
 
 logger = logging.getLogger(__name__)
 
 
-def save_settings(parts: RunParts, plan: str) -> None:
-    """Write what the run is about to do: its configuration, plan and account of rows."""
-    if parts.ranks.is_main:
-        write_text_atomic(parts.output_dir / "run.yaml", parts.config.to_yaml())
-        write_text_atomic(parts.output_dir / PLAN_FILE, plan + "\n")
-        write_json_atomic(parts.output_dir / "data_report.json", parts.data.report.to_dict())
+def save_settings(parts: RunParts, plan: str, *, run_id: str) -> None:
+    """Write what the run is about to do: its configuration, plan and account of rows, and whose folder it is."""
+    if not parts.ranks.is_main:
+        return
+    account = parts.data.report.to_dict()
+    if parts.schedule is not None:
+        account["left_out_per_epoch"] = parts.schedule.rows_left_out
+        save_run_id(parts.output_dir, run_id)
+    write_text_atomic(parts.output_dir / "run.yaml", parts.config.to_yaml())
+    write_text_atomic(parts.output_dir / PLAN_FILE, plan + "\n")
+    write_json_atomic(parts.output_dir / "data_report.json", account)
 
 
 def save_training(parts: RunParts, trainer: ObjectiveTrainer, metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,12 +85,10 @@ def save_evaluation(trainer: ObjectiveTrainer) -> dict[str, Any]:
 def save_predictions(parts: RunParts, assembled: AssembledTrainer) -> dict[str, Any]:
     """Answer the questions of the evaluation set, and write answers and scores."""
     options = build_generation_options(parts.config)
-    metrics: dict[str, Any] = {}
-    for name, rows in parts.data.evals.items():
-        suffix = "" if len(parts.data.evals) == 1 else f"{name}_"
-        path = parts.output_dir / f"{suffix}{PREDICTIONS_FILE}"
-        scores = predict(assembled.generator, rows, parts.tokenizer, path, options=options)
-        metrics.update({f"predict_{suffix}{key}": value for key, value in scores.items()})
+    path = parts.output_dir / PREDICTIONS_FILE
+    rows = parts.data.evals[EVAL_NAME]
+    scores = predict(assembled.generator, rows, parts.tokenizer, path, options=options)
+    metrics: dict[str, Any] = {f"predict_{name}": value for name, value in scores.items()}
     assembled.trainer.save_metrics("predict", metrics)
     return metrics
 

@@ -10,18 +10,20 @@ from transformers import TrainerState, enable_full_determinism, set_seed
 from transformers.utils import logging as transformers_logging
 
 from tunesmith.config import RunConfig
-from tunesmith.data import prepare_data
+from tunesmith.data import PreparedData, prepare_data
 from tunesmith.data.chat import resolve_template
 from tunesmith.inference.load import load_run_tokenizer
 from tunesmith.models import load_model, resolve_attention, resolve_device, resolve_head, resolve_precision
+from tunesmith.models.load import load_base_config
 from tunesmith.objectives import build_objective
-from tunesmith.runtime.ranks import current_ranks
+from tunesmith.runtime.ranks import Ranks, current_ranks
 from tunesmith.training.arguments import build_training_arguments
 from tunesmith.training.assembly import AssembledTrainer, RunParts, assemble_trainer
 from tunesmith.training.layout import resolve_layout
 from tunesmith.training.plan import render_plan
 from tunesmith.training.results import save_evaluation, save_plot, save_predictions, save_settings, save_training
 from tunesmith.training.resume import ResumePoint, resolve_resume_point
+from tunesmith.training.schedule import Schedule, estimate_schedule
 from tunesmith.training.trainer import ObjectiveTrainer
 
 logger = logging.getLogger(__name__)
@@ -52,7 +54,7 @@ def run_training(config: RunConfig) -> TrainingResult:
     assembled = assemble_trainer(parts, point)
     plan = render_plan(parts, point)
     logger.info("%s", plan)
-    save_settings(parts, plan)
+    save_settings(parts, plan, run_id=assembled.trainer.plan.run_id)
     metrics: dict[str, Any] = {}
     if parts.trains:
         metrics.update(_train(parts, assembled, point))
@@ -76,10 +78,12 @@ def prepare_parts(config: RunConfig) -> RunParts:
     device = resolve_device(use_cpu=config.training.use_cpu, ranks=ranks)
     precision = resolve_precision(config, device)
     arguments = build_training_arguments(config, precision.autocast_dtype, ranks)
-    layout = resolve_layout(config, resolve_attention(config.model.flash_attn, device, precision=precision))
+    attention = resolve_attention(config.model.flash_attn, device, load_base_config(config), precision)
+    layout = resolve_layout(config, attention)
     tokenizer = load_run_tokenizer(config)
     template = None if config.objective.stage == "pt" else resolve_template(config.data, tokenizer)
     data = prepare_data(config, tokenizer, template, ranks)
+    schedule = _resolve_schedule(config, data, ranks)
     if template is not None:
         template.apply_to_tokenizer(tokenizer)
     # Before the model: the adapter's weights are drawn, and cuBLAS takes its settings at the first product.
@@ -87,7 +91,15 @@ def prepare_parts(config: RunConfig) -> RunParts:
     loaded = load_model(config, tokenizer, layout=layout)
     head = resolve_head(loaded.model, loaded.precision)
     objective = build_objective(config.objective, head, loaded.model.config.to_dict())
-    return RunParts(config, ranks, arguments, tokenizer, template, data, loaded, layout, objective)
+    return RunParts(config, ranks, arguments, tokenizer, template, data, loaded, layout, objective, schedule)
+
+
+def _resolve_schedule(config: RunConfig, data: PreparedData, ranks: Ranks) -> Schedule | None:
+    """Return the length of the training, or `None` where none is asked for. Asking for nothing is asking for it."""
+    training = config.training
+    if not training.do_train and (training.do_eval or training.do_predict):
+        return None
+    return estimate_schedule(config, 0 if data.train is None else len(data.train), ranks)
 
 
 def _train(parts: RunParts, assembled: AssembledTrainer, point: ResumePoint | None) -> dict[str, Any]:

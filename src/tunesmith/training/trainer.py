@@ -8,6 +8,7 @@ checkpoints are written beside and renamed. A contract test compares what is ove
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +22,9 @@ from transformers.trainer_utils import EvalLoopOutput
 from tunesmith.data.batches import BOOKKEEPING_KEYS
 from tunesmith.data.loading.samplers import EpochSampler, SequentialSampler
 from tunesmith.evaluation.perplexity import measure_loss
+from tunesmith.models.heads import find_base_model
 from tunesmith.objectives.base import Objective
-from tunesmith.runtime.files import write_json_atomic
+from tunesmith.runtime.files import atomic_files, write_json_atomic
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.callbacks.guards import StepRecord
 from tunesmith.training.checkpoints import (
@@ -33,9 +35,10 @@ from tunesmith.training.checkpoints import (
     staging_path,
     start_checkpoint,
 )
+from tunesmith.training.embedding_noise import EmbeddingNoise
 from tunesmith.training.loaders import ProcessBatches, build_loader
 from tunesmith.training.monitoring.meter import RunMeter, StepCounts, count_real_tokens
-from tunesmith.training.optimizers import LoraPlusRates, build_parameter_groups
+from tunesmith.training.optimizers import LoraPlusRates, build_parameter_groups, keep_embeddings_exact
 from tunesmith.training.resume import RUN_STATE, ResumePoint, load_run_state
 
 ScoreAnswers = Callable[[Any, str], dict[str, float]]
@@ -55,6 +58,9 @@ class TrainerPlan:
     """Checkpoints kept; not given to transformers, whose rotation removes other runs' checkpoints too."""
 
     lora_plus: LoraPlusRates | None = None
+    neftune_noise_alpha: float | None = None
+    """Strength of the noise on embeddings; not given to transformers, whose noise depends on the layout of a batch."""
+
     reports_accuracy: bool = False
     score_answers: ScoreAnswers | None = None
 
@@ -84,6 +90,10 @@ class ObjectiveTrainer(Trainer):
         self._flops_per_token: int | None = None
         self._is_in_training_mode = False
         super().__init__(callbacks=list(callbacks), **options)
+        self._noise = None
+        if plan.neftune_noise_alpha is not None:
+            embeddings = find_base_model(self.model).get_input_embeddings()
+            self._noise = EmbeddingNoise(embeddings, plan.neftune_noise_alpha)
         # Both write to the terminal on their own; monitoring/ does it here.
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
@@ -182,7 +192,8 @@ class ObjectiveTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """Return the part of this micro-batch in the mean loss of its optimiser step."""
-        with self.accelerator.autocast():
+        noise = nullcontext() if self._noise is None or not model.training else self._noise.on(inputs)
+        with self.accelerator.autocast(), noise:
             result = self.objective.compute(model, inputs)
         mean = result.total / (result.items.clamp(min=1) if num_items_in_batch is None else num_items_in_batch)
         if model.training:
@@ -240,6 +251,8 @@ class ObjectiveTrainer(Trainer):
                 lora_plus=self.plan.lora_plus,
             )
             self.optimizer = kind(groups, **options)
+            if "bitsandbytes" in kind.__module__ and options.get("optim_bits") == 8:
+                keep_embeddings_exact(trained)
         return self.optimizer
 
     # -- evaluation --------------------------------------------------------------------------------------------------
@@ -371,8 +384,8 @@ class ObjectiveTrainer(Trainer):
         """Write the model or adapter and the tokenizer with its template, and nothing that has to be unpickled."""
         if not self.args.should_save:
             return
-        place = output_dir or self.args.output_dir
         self._show_final_weights()
-        self.accelerator.unwrap_model(self.model).save_pretrained(place, state_dict=state_dict)
-        if self.processing_class is not None:
-            self.processing_class.save_pretrained(place)
+        with atomic_files(output_dir or self.args.output_dir) as beside:
+            self.accelerator.unwrap_model(self.model).save_pretrained(beside, state_dict=state_dict)
+            if self.processing_class is not None:
+                self.processing_class.save_pretrained(beside)

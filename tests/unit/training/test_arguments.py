@@ -34,7 +34,6 @@ UNUSUAL = {
     "adam_beta2": 0.95,
     "adam_epsilon": 1e-7,
     "max_grad_norm": 0.3,
-    "neftune_noise_alpha": 5.0,
     "seed": 11,
     "data_seed": 12,
     "save_strategy": "epoch",
@@ -110,3 +109,8 @@ def test_a_process_computes_on_one_device_whatever_the_machine_holds(tmp_path):
     assert (arguments.n_gpu, arguments.train_batch_size) == (0, 4)
     arguments._n_gpu = 4  # what transformers finds on a machine with four GPUs, and would deal the batch out to
     assert (arguments.n_gpu, arguments.train_batch_size) == (1, 4)
+
+
+def test_a_share_of_zero_leaves_the_warm_up_steps_alone(tmp_path):
+    _, arguments = build(tmp_path, warmup_ratio=0, warmup_steps=5)
+    assert arguments.get_warmup_steps(200) == 5

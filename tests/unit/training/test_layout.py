@@ -23,6 +23,6 @@ def test_layout_follows_the_setting_and_the_attention(tmp_path, padding_free, su
 
 
 def test_an_attention_that_cannot_keep_rows_apart_is_refused(tmp_path):
-    config = load_config(tiny_settings(tmp_path, padding_free=True), purpose="read")
+    config = load_config(tiny_settings(tmp_path, padding_free=True, flash_attn="sdpa"), purpose="read")
     with pytest.raises(ConfigError, match=r"padding_free is true.*sdpa: asked for.*flash_attn: auto"):
         resolve_layout(config, AttentionChoice("sdpa", False, "asked for"))

@@ -1,3 +1,6 @@
+import sys
+from types import SimpleNamespace
+
 import torch
 from peft import LoraConfig, get_peft_model
 from torch import nn
@@ -73,3 +76,33 @@ def test_weight_decay_shrinks_a_matrix_and_leaves_a_norm(tmp_path):
     after = dict(model.named_parameters())
     torch.testing.assert_close(after["model.embed_tokens.weight"], before["model.embed_tokens.weight"] * 0.95)
     torch.testing.assert_close(after["model.norm.weight"], before["model.norm.weight"])
+
+
+class _Manager:
+    """Stands in for bitsandbytes' list of overrides."""
+
+    def __init__(self):
+        self.overrides = []
+
+    def register_module_override(self, module, name, settings):
+        self.overrides.append((module, name, settings))
+
+
+def test_embeddings_keep_exact_states_in_8_bit_optimizers(tmp_path, monkeypatch):
+    manager = _Manager()
+    optim = SimpleNamespace(GlobalOptimManager=SimpleNamespace(get_instance=lambda: manager))
+    monkeypatch.setitem(sys.modules, "bitsandbytes", SimpleNamespace(optim=optim))
+
+    class Adam8bit(torch.optim.SGD):
+        def __init__(self, groups, *, lr, optim_bits):
+            super().__init__(groups, lr=lr)
+
+    Adam8bit.__module__ = "bitsandbytes.optim.adamw"
+    trainer = tiny_trainer(tmp_path, uneven_rows(2))
+    for bits, expected in ((32, 0), (8, 1)):
+        trainer.optimizer = None
+        options = {"lr": 0.1, "optim_bits": bits}
+        monkeypatch.setattr(trainer, "get_optimizer_cls_and_kwargs", lambda *_, given=options: (Adam8bit, given))
+        trainer.create_optimizer()
+        assert len(manager.overrides) == expected
+    assert manager.overrides == [(trainer.model.get_input_embeddings(), "weight", {"optim_bits": 32})]

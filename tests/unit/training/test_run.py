@@ -12,7 +12,8 @@ from transformers import TrainerCallback
 from tests.tiny.runs import tiny_run, write_dataset, write_model
 from tests.tiny.training import weights
 from tunesmith.config import load_config
-from tunesmith.errors import CheckpointError, TrainingError
+from tunesmith.errors import CheckpointError, ConfigError, DataError, TrainingError
+from tunesmith.training.resume import find_run_id
 from tunesmith.training.run import run_training, train
 
 
@@ -63,16 +64,17 @@ def test_the_plan_says_what_will_happen(place, tmp_path, caplog):
     plan = (tmp_path / "plan.txt").read_text(encoding="utf-8")
     for words in (
         "stage sft, lora rank 4 on all",
-        "trainable",
+        "adapters on mlp 2,304 2,304 float32",
+        "`max_steps: 1` decides the length",
         "frozen fp32, trained fp32",
         "rows end to end, no padding",
         "1 of 8 rows (4 x 2 accumulated), 0.33 epochs",
         "toy",
         str(tmp_path),
     ):
-        assert words in plan
+        assert words in " ".join(plan.split())
     assert plan.strip() in caplog.text
-    assert len(plan.splitlines()) < 20
+    assert len(plan.splitlines()) < 30
 
 
 def test_the_saved_configuration_runs_again_to_the_same_weights(place, tmp_path):
@@ -225,6 +227,54 @@ def test_resuming_with_another_batch_size_is_refused(place, tmp_path):
     config = tiny_run(place, output_dir=str(tmp_path), resume_from_checkpoint=True, per_device_train_batch_size=2)
     with pytest.raises(CheckpointError, match="per_device_train_batch_size was 4 and is 2"):
         run_training(config)
+
+
+def test_a_run_that_replaced_another_goes_on_from_its_own_checkpoint(place, tmp_path, caplog):
+    """The older run went further, and its last checkpoint still lies there."""
+    run_training(tiny_run(place, output_dir=str(tmp_path), save_steps=6))
+    newer = {"learning_rate": 3e-3, "save_steps": 2}
+    run_training(tiny_run(place, output_dir=str(tmp_path), max_steps=4, overwrite_output_dir=True, **newer))
+    steps = sorted(path.name for path in tmp_path.glob("checkpoint-*"))
+    assert steps == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]
+    with caplog.at_level(logging.INFO, logger="tunesmith"):
+        result = run_training(tiny_run(place, output_dir=str(tmp_path), resume_from_checkpoint=True, **newer))
+    assert f"Resuming from {tmp_path / 'checkpoint-4'}." in caplog.text
+    assert f"{tmp_path / 'checkpoint-6'} belongs to another run" in caplog.text
+    assert result.state.global_step == 6
+
+
+def test_measuring_a_finished_run_does_not_take_over_its_folder(place, tmp_path):
+    run_training(tiny_run(place, output_dir=str(tmp_path), max_steps=1))
+    before = find_run_id(tmp_path)
+    run_training(tiny_run(place, output_dir=str(tmp_path), do_train=False, do_eval=True, val_size=2))
+    assert find_run_id(tmp_path) == before
+
+
+def test_rows_that_fill_no_batch_are_in_plan_and_report(place, tmp_path):
+    config = tiny_run(place, output_dir=str(tmp_path), dataloader_drop_last=True, per_device_train_batch_size=5)
+    run_training(config)
+    assert "leaves out 4 rows of each epoch" in (tmp_path / "plan.txt").read_text()
+    assert json.loads((tmp_path / "data_report.json").read_text())["left_out_per_epoch"] == 4
+
+
+def test_fewer_rows_than_a_batch_are_refused_before_the_model_is_loaded(place, tmp_path, monkeypatch):
+    monkeypatch.setattr("tunesmith.training.run.load_model", None)
+    config = tiny_run(place, output_dir=str(tmp_path), dataloader_drop_last=True, per_device_train_batch_size=50)
+    with pytest.raises(DataError, match="dataloader_drop_last leaves out every row"):
+        run_training(config)
+
+
+def test_models_that_carry_a_state_get_rows_of_their_own(tmp_path):
+    """Rows end to end would run into each other in the layers that attention does not rule."""
+    write_model(tmp_path / "model", "lfm2", layer_types=["conv", "full_attention"])
+    whole = {"finetuning_type": "full", "lora_rank": None, "max_steps": 1}
+    write_dataset(tmp_path / "data")
+    run_training(tiny_run(tmp_path, output_dir=str(tmp_path / "a"), **whole))
+    assert "rows side by side, padded" in (tmp_path / "a" / "plan.txt").read_text()
+    with pytest.raises(ConfigError, match=r"padding_free is true.*lfm2 has conv layers.*Set padding_free: false"):
+        run_training(tiny_run(tmp_path, output_dir=str(tmp_path / "b"), padding_free=True))
+    run_training(tiny_run(tmp_path, output_dir=str(tmp_path / "c"), stage="pt", dataset="texts", **whole))
+    assert "packed texts are not kept apart: lfm2 has conv layers" in (tmp_path / "c" / "plan.txt").read_text()
 
 
 def test_samples_are_printed_with_a_metric(place, tmp_path, caplog):
