@@ -1,0 +1,93 @@
+"""Every registered format: a good row becomes a record, any other row is dropped with a reason and never raises."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as limits
+from hypothesis import strategies as st
+
+from tests.unit.data.formats.specs import spec_of
+from tunesmith.data.encoding import ChunkEncoder
+from tunesmith.data.formats import FORMATS, build_format
+from tunesmith.data.records import Conversation, Document, Dropped
+from tunesmith.data.selection import RawChunk
+from tunesmith.data.sources.local import RawRow
+
+GOOD = {
+    ("alpaca", "sft"): {"instruction": "Add.", "input": "1 and 2", "output": "3"},
+    ("alpaca", "pt"): {"instruction": "Some text."},
+    ("text", "pt"): {"text": "Some text."},
+    ("sharegpt", "sft"): {"conversations": [{"from": "human", "value": "Q"}, {"from": "gpt", "value": "A"}]},
+    ("openai", "sft"): {"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]},
+}
+KEYS = sorted(FORMATS)
+
+# Values of the wrong type, and structures that begin right and go wrong further inside.
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
+NAMES = st.sampled_from(
+    ["from", "value", "role", "content", "type", "text", "tool_calls", "function", "name", "arguments", "weight"]
+)
+WORDS = st.sampled_from(["human", "gpt", "user", "assistant", "tool", "system", "function_call", "text", "{}", "[1"])
+VALUES = st.recursive(
+    SCALARS | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+class NoEncoder:
+    def encode(self, records):
+        return [[] for _ in records]
+
+
+def test_the_examples_of_this_suite_cover_every_registered_format():
+    assert set(GOOD) == set(FORMATS)
+
+
+@pytest.mark.parametrize(("formatting", "stage"), KEYS)
+def test_a_good_row_becomes_a_record(formatting, stage):
+    record = build_format(spec_of(formatting), stage)(GOOD[formatting, stage])
+    assert isinstance(record, Document if stage == "pt" else Conversation)
+    if isinstance(record, Conversation):
+        assert record.messages[-1].role == "assistant"
+
+
+@pytest.mark.parametrize(("formatting", "stage"), KEYS)
+def test_an_empty_row_is_dropped_with_a_reason(formatting, stage):
+    dropped = build_format(spec_of(formatting), stage)({})
+    assert isinstance(dropped, Dropped)
+    assert dropped.reason
+
+
+@pytest.mark.parametrize("value", [3, True, {"a": 1}, [1, None], [[]], [{}]], ids=json.dumps)
+@pytest.mark.parametrize(("formatting", "stage"), KEYS)
+def test_an_ill_typed_row_is_dropped_with_a_reason(formatting, stage, value):
+    dropped = build_format(spec_of(formatting), stage)(dict.fromkeys(GOOD[formatting, stage], value))
+    assert isinstance(dropped, Dropped)
+    assert dropped.reason
+
+
+@pytest.mark.parametrize(("formatting", "stage"), KEYS)
+def test_no_row_raises(formatting, stage):
+    convert = build_format(spec_of(formatting), stage)
+    columns = [*GOOD[formatting, stage], "history", "system", "tools"]
+
+    @limits(max_examples=100, deadline=None)
+    @given(st.dictionaries(st.sampled_from(columns), VALUES, max_size=4))
+    def holds(row):
+        assert isinstance(convert(row), Conversation | Document | Dropped)
+
+    holds()
+
+
+@pytest.mark.parametrize(("formatting", "stage"), KEYS)
+def test_what_was_dropped_is_reported_with_file_and_row(formatting, stage, tmp_path):
+    file = tmp_path / "rows.json"
+    rows = [RawRow(0, file, GOOD[formatting, stage]), RawRow(1, file, {})]
+    spec = replace(spec_of(formatting), files=(file,))
+    _, tally = ChunkEncoder(spec, stage, NoEncoder())(RawChunk(first_row=0, rows=rows))
+    assert (tally.read, tally.used) == (2, 1)
+    ((shown,),) = tally.shown.values()
+    assert shown.startswith("rows.json row 2")
