@@ -27,6 +27,7 @@ from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.callbacks.custom import load_callbacks
 from tunesmith.training.callbacks.guards import NumberGuard
 from tunesmith.training.callbacks.interruption import Interruption
+from tunesmith.training.callbacks.last_line import LastLine
 from tunesmith.training.callbacks.samples import SamplePrinter, SamplePrompt
 from tunesmith.training.checkpoints import RowOrder
 from tunesmith.training.monitoring.log import LOG_FILE, LogFile
@@ -232,7 +233,7 @@ def _callbacks(
         board = require("torch.utils.tensorboard", extra="tensorboard", purpose="write TensorBoard's files")
         callbacks.append(TensorBoardCallback(board.SummaryWriter(log_dir=training.logging_dir)))
     # The user's own see what the others did; the decision to stop comes last, so that nothing overrules it.
-    return [*callbacks, *load_callbacks(training.callbacks), interruption]
+    return [*callbacks, *load_callbacks(training.callbacks), LastLine(interruption), interruption]
 
 
 def _sample_prompts(parts: RunParts) -> list[SamplePrompt]:

@@ -10,7 +10,8 @@ from tunesmith.evaluation.predictions import predict
 from tunesmith.inference.load import build_generation_options
 from tunesmith.runtime.files import write_json_atomic, write_text_atomic
 from tunesmith.training.assembly import AssembledTrainer, RunParts
-from tunesmith.training.monitoring.log import measure_memory, render_duration
+from tunesmith.training.monitoring.log import measure_memory
+from tunesmith.training.monitoring.pace import render_duration
 from tunesmith.training.monitoring.plot import plot_run
 from tunesmith.training.plan import PLAN_FILE
 from tunesmith.training.resume import save_run_id

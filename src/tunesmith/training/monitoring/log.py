@@ -3,9 +3,7 @@
 import json
 import logging
 import math
-import time
 from collections.abc import Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from tunesmith.runtime.files import write_text_atomic
 from tunesmith.runtime.memory import peak_process_memory_bytes, process_memory_bytes
 from tunesmith.training.monitoring.meter import RunMeter
+from tunesmith.training.monitoring.pace import Pace, render_duration
 
 logger = logging.getLogger(__name__)
 
@@ -30,15 +29,13 @@ class LogFile(TrainerCallback):
     def __init__(self, path: Path, meter: RunMeter) -> None:
         self._path = path
         self._meter = meter
-        self._started = time.monotonic()
-        self._first_step = 0
+        self._pace = Pace()
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Cut the log back to the step that training starts from."""
-        self._started = time.monotonic()
-        self._first_step = state.global_step
+        self._pace.start(state.global_step)
         self._meter.restart_clock()
         if state.is_world_process_zero:
             cut_log(self._path, state.global_step)
@@ -61,17 +58,14 @@ class LogFile(TrainerCallback):
     def _build_line(self, state: TrainerState, logs: Mapping[str, Any]) -> dict[str, Any]:
         numbers = {_RENAMED.get(key, key): value for key, value in logs.items() if key not in _LEFT_OUT}
         done = state.global_step / state.max_steps if state.max_steps > 0 else 0.0
-        here = time.monotonic() - self._started
-        steps_here = state.global_step - self._first_step
-        remaining = here / steps_here * (state.max_steps - state.global_step) if steps_here else 0.0
         line = {
             "current_steps": state.global_step,
             "total_steps": state.max_steps,
             **numbers,
             "epoch": round(float(numbers.get("epoch", state.epoch or 0.0)), 4),
             "percentage": round(100 * done, 2),
-            "elapsed_time": render_duration(here),
-            "remaining_time": render_duration(remaining),
+            "elapsed_time": render_duration(self._pace.elapsed_seconds),
+            "remaining_time": render_duration(self._pace.remaining_seconds(state.global_step, state.max_steps)),
         }
         if "loss" in line:
             line["throughput"] = round(self._meter.throughput, 2)
@@ -122,8 +116,3 @@ def measure_memory() -> dict[str, float]:
         figures["device_memory_gb"] = torch.cuda.memory_allocated() / _BYTES_PER_GB
         figures["device_peak_memory_gb"] = torch.cuda.max_memory_allocated() / _BYTES_PER_GB
     return {name: round(value, 3) for name, value in figures.items()}
-
-
-def render_duration(seconds: float) -> str:
-    """Return whole seconds as h:mm:ss."""
-    return str(timedelta(seconds=int(max(0.0, seconds))))

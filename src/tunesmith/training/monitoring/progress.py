@@ -9,6 +9,7 @@ from tqdm import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from tunesmith.training.monitoring.meter import RunMeter
+from tunesmith.training.monitoring.pace import Pace, render_duration
 
 logger = logging.getLogger(__name__)
 
@@ -20,11 +21,13 @@ class Progress(TrainerCallback):
         self._meter = meter
         self._is_terminal = sys.stderr.isatty() if is_terminal is None else is_terminal
         self._bar: Any = None
+        self._pace = Pace()
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Draw the bar, from the step that training starts from."""
+        self._pace.start(state.global_step)
         if state.is_world_process_zero and self._is_terminal:
             self._bar = tqdm(
                 total=state.max_steps, initial=state.global_step, unit="step", dynamic_ncols=True, desc="train"
@@ -52,7 +55,7 @@ class Progress(TrainerCallback):
                     f"loss {logs['loss']:.4f}, {logs.get('tokens_per_second', 0.0):,.0f} tokens/s", refresh=False
                 )
             else:
-                logger.info("%s", render_step(state, logs))
+                logger.info("%s", render_step(state, logs, self._pace))
             return
         measured = {key: value for key, value in logs.items() if key.startswith("eval_") and _is_worth_showing(key)}
         if measured:
@@ -76,9 +79,11 @@ def _is_worth_showing(key: str) -> bool:
     return not key.endswith(("runtime", "per_second"))
 
 
-def render_step(state: TrainerState, logs: Mapping[str, Any]) -> str:
+def render_step(state: TrainerState, logs: Mapping[str, Any], pace: Pace) -> str:
     """Return the line of a logging step."""
-    parts = [f"step {state.global_step}/{state.max_steps}", f"loss {logs['loss']:.4f}"]
+    step, max_steps = state.global_step, state.max_steps
+    share = f" ({step / max_steps:.0%})" if max_steps > 0 else ""
+    parts = [f"step {step}/{max_steps}{share}", f"loss {logs['loss']:.4f}"]
     if "learning_rate" in logs:
         parts.append(f"lr {logs['learning_rate']:.2e}")
     if "grad_norm" in logs:
@@ -87,4 +92,6 @@ def render_step(state: TrainerState, logs: Mapping[str, Any]) -> str:
         parts.append(f"{logs['tokens_per_second']:,.0f} tokens/s")
     if "epoch" in logs:
         parts.append(f"epoch {logs['epoch']:.2f}")
+    left = render_duration(pace.remaining_seconds(step, max_steps))
+    parts.append(f"{render_duration(pace.elapsed_seconds)} gone, {left} left")
     return "  ".join(parts)

@@ -3,7 +3,7 @@ import json
 import torch
 from transformers import TrainerControl, TrainerState
 
-from tunesmith.training.monitoring.log import LogFile, cut_log, measure_memory, read_log, render_duration
+from tunesmith.training.monitoring.log import LogFile, cut_log, measure_memory, read_log
 from tunesmith.training.monitoring.meter import RunMeter
 
 LLAMAFACTORY_KEYS = {
@@ -77,11 +77,6 @@ def test_a_new_run_starts_an_empty_log(tmp_path):
     write(path, {"current_steps": 0, "eval_loss": 1.0}, {"current_steps": 2})
     started_log(path)
     assert read_log(path) == []
-
-
-def test_durations_read_as_hours_minutes_seconds():
-    assert render_duration(3725.9) == "1:02:05"
-    assert render_duration(-1.0) == "0:00:00"
 
 
 def test_numbers_that_json_cannot_hold_are_null(tmp_path):
