@@ -26,6 +26,7 @@ from tunesmith.data.selection import RawChunk, select_chunks
 from tunesmith.data.sources import DatasetSpec, load_catalog
 from tunesmith.data.splits import hold_back
 from tunesmith.data.tokenization import EncodingOptions, build_encoder
+from tunesmith.data.tokenization.truncation import TOO_LONG
 from tunesmith.data.workers import over_workers
 from tunesmith.errors import DataError
 from tunesmith.runtime.ranks import Ranks
@@ -282,8 +283,18 @@ def _check_usable(spec: DatasetSpec, stage: str, tally: Tally) -> None:
         raise DataError(
             f"data set {spec.name!r} has no row that stage {stage} could use. It is read as format {spec.formatting} "
             f"with the columns {columns}. All {tally.read:,} rows were dropped:\n{describe_dropped(tally)}\n"
-            "Set formatting and columns of the data set in dataset_info to what its rows hold, or choose another stage."
+            f"{_remedy(tally)}"
         )
+
+
+def _remedy(tally: Tally) -> str:
+    """Return what to do about the reason for which most rows were dropped."""
+    reason = max(tally.dropped, key=lambda name: tally.dropped[name])
+    if reason == TOO_LONG.reason:
+        return "Raise cutoff_len, or shorten the system message."
+    if reason.startswith("the chat template"):
+        return "Choose another template, or leave out what this one cannot print."
+    return "Set formatting and columns of the data set in dataset_info to what its rows hold, or choose another stage."
 
 
 def _columns(spec: DatasetSpec) -> dict[str, str]:

@@ -71,4 +71,4 @@ def _rows_in(path: Path, sample: Sequence[RawRow]) -> int | None:
     if path.suffix.lower() == ".arrow" or not sample:
         return None
     rows = [json.dumps(row.values, ensure_ascii=False) for row in sample[:200]]
-    return round(path.stat().st_size * len(rows) / sum(len(row.encode()) for row in rows))
+    return round(path.stat().st_size * len(rows) / sum(len(row.encode(errors="surrogatepass")) for row in rows))

@@ -1,5 +1,6 @@
 """Which rows of a data set are read: all of them, the first ones, or a random sample."""
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ def select_chunks(spec: DatasetSpec, chunk_rows: int, *, max_rows: int | None, s
     if spec.num_samples is not None:
         total = sum(len(rows) for rows in read_rows(spec, chunk_rows))
         selected = _repeat(selected, sample_counts(total, spec.num_samples, seed))
-    selected = islice(selected, max_rows)
+    selected = islice(selected, None if max_rows is None else min(max_rows, sys.maxsize))
     first = 0
     while rows := list(islice(selected, chunk_rows)):
         yield RawChunk(first, rows)

@@ -238,3 +238,19 @@ def test_worker_processes_give_the_same_rows_in_the_same_order(folder):
         assert np.array_equal(one["trained_spans"], other["trained_spans"])
         assert one["row_id"] == other["row_id"]
     assert alone.report == several.report
+
+
+def test_half_a_character_drops_its_row_alone(folder):
+    write_rows(folder / "cut.json", [*QUESTIONS[:3], {"instruction": "Hi \ud83d", "output": "Hello"}])
+    data = prepare(folder, dataset="cut.json")
+    assert data.report.sets[0].dropped == {"half of a character": 1}
+    assert len(data.train) == 3
+
+
+def test_rows_that_no_limit_fits_say_to_raise_it(folder):
+    with pytest.raises(DataError, match=r"40 rows were dropped:\n  longer than cutoff_len.*\nRaise cutoff_len"):
+        prepare(folder, cutoff_len=8)
+
+
+def test_max_samples_may_be_beyond_what_a_machine_counts(folder):
+    assert len(prepare(folder, max_samples=10**30).train) == len(QUESTIONS)

@@ -7,7 +7,14 @@ r"""Alpaca rows: instruction, input, output, and optionally earlier question-ans
 from collections.abc import Mapping
 from typing import Any
 
-from tunesmith.data.formats.fields import FillText, UnusableRowError, read_list, read_text, wrong_type
+from tunesmith.data.formats.fields import (
+    FillText,
+    UnusableRowError,
+    describe_missing,
+    read_list,
+    read_text,
+    wrong_type,
+)
 from tunesmith.data.formats.tools import read_tools
 from tunesmith.data.records import Conversation, Document, Message
 from tunesmith.data.sources.dataset_spec import DatasetSpec
@@ -27,7 +34,7 @@ def convert_alpaca(values: Mapping[str, Any], spec: DatasetSpec, fill: FillText)
             messages.extend(_history_pair(pair, f"{columns.history}[{place}]", fill))
     answer = values.get(columns.response) if columns.response is not None else None
     if answer is None:
-        raise UnusableRowError("no answer", f"column {columns.response!r} is missing or empty")
+        raise UnusableRowError("no answer", describe_missing(values, columns.response))
     if not isinstance(answer, str):
         raise wrong_type(columns.response or "", "text", answer)
     messages.append(Message("user", fill(_question(values, spec))))
@@ -41,16 +48,16 @@ def convert_alpaca_document(values: Mapping[str, Any], spec: DatasetSpec, fill: 
     parts = [read_text(values, column) for column in (columns.prompt, columns.query, columns.response)]
     text = "\n".join(part for part in parts if part)
     if not text.strip():
-        raise UnusableRowError("no text", f"column {columns.prompt!r} is missing or empty")
+        raise UnusableRowError("no text", describe_missing(values, columns.prompt))
     return Document(fill(text))
 
 
 def _question(values: Mapping[str, Any], spec: DatasetSpec) -> str:
     columns = spec.columns
-    if columns.prompt not in values and (columns.query is None or columns.query not in values):
-        raise UnusableRowError("no question", f"column {columns.prompt!r} is missing")
     prompt = read_text(values, columns.prompt)
     query = read_text(values, columns.query)
+    if columns.prompt not in values and not query:  # an empty question is one only where the row says so
+        raise UnusableRowError("no question", describe_missing(values, columns.prompt))
     return f"{prompt}\n{query}" if prompt and query else prompt or query
 
 

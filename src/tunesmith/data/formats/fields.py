@@ -30,6 +30,13 @@ def _type_name(value: object) -> str:
     return "nothing" if value is None else names.get(type(value), type(value).__name__)
 
 
+def describe_missing(values: Mapping[str, Any], column: str | None) -> str:
+    """Return what is wrong with a column that gave nothing; where it is not there, with the columns that are."""
+    if column in values:
+        return f"column {column!r} is empty"
+    return f"column {column!r} is missing; the row has {', '.join(map(repr, values)) or 'no columns'}"
+
+
 def read_text(values: Mapping[str, Any], column: str | None) -> str:
     """Return the text of a column; empty where there is no such column or it holds nothing."""
     if column is None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tunesmith.data.formats.alpaca import convert_alpaca, convert_alpaca_document
+from tunesmith.data.formats.characters import check_characters
 from tunesmith.data.formats.fields import FillText, UnusableRowError, build_fill
 from tunesmith.data.formats.openai import convert_openai
 from tunesmith.data.formats.sharegpt import convert_sharegpt
@@ -44,8 +45,10 @@ def build_format(spec: DatasetSpec, stage: str) -> Callable[[Mapping[str, Any]],
 
     def convert_row(values: Mapping[str, Any]) -> Record | Dropped:
         try:
-            return convert(values, spec, fill)
+            record = convert(values, spec, fill)
+            check_characters(record)
         except UnusableRowError as unusable:
             return unusable.dropped
+        return record
 
     return convert_row

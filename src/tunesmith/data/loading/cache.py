@@ -21,6 +21,15 @@ from tunesmith.runtime.ranks import Ranks
 
 logger = logging.getLogger(__name__)
 
+_FOLDER_ERRORS = frozenset(
+    {
+        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
+        *(errno.EACCES, errno.EPERM, errno.EROFS),
+        *(errno.EEXIST, errno.ENOTDIR, errno.ENOENT, errno.ENAMETOOLONG),
+    }
+)
+"""What is said of a folder that is full, locked, or none. Rows that cannot be read are a `DataError` by then."""
+
 WriteRows = Callable[[EncodedRowsWriter], Mapping[str, Any]]
 """Writes all rows of a key to the given writer and returns the metadata to keep with them."""
 
@@ -65,7 +74,7 @@ class RowCache:
             rows = None if rewrite else self._read(path)
             return self._write_or_wait(path, write, rewrite=rewrite) if rows is None else rows
         except OSError as error:
-            if error.errno in {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT}:
+            if error.errno in _FOLDER_ERRORS:
                 raise DataError(
                     f"{self.folder} cannot take the prepared data: {error.strerror}. "
                     "Make room there, or set dataset_cache_dir to another folder."

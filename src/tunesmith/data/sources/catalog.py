@@ -16,10 +16,9 @@ from tunesmith.data.sources.dataset_spec import (
     Formatting,
     parse_entry,
 )
-from tunesmith.data.sources.local import find_files, peek_row
+from tunesmith.data.sources.local import CATALOG_FILE, find_files, peek_row
 from tunesmith.errors import DataError
 
-CATALOG_FILE = "dataset_info.json"
 _SPLIT = re.compile(r"train(?:\[(\d*):(\d*)\])?")
 
 

@@ -20,6 +20,9 @@ from tunesmith.data.sources.dataset_spec import DatasetSpec
 from tunesmith.errors import DataError
 
 Values = dict[str, Any]
+CATALOG_FILE = "dataset_info.json"
+"""The file of a folder that lists its data sets."""
+
 _SHOWN_PROBLEMS = 3
 
 
@@ -60,7 +63,7 @@ def find_files(path: Path, where: str) -> tuple[Path, ...]:
     if path.is_file():
         files = [path]
     elif path.is_dir():
-        files = sorted(entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith("."))
+        files = sorted(entry for entry in path.iterdir() if entry.is_file() and not _is_about_rows(entry.name))
         if not files:
             raise DataError(f"{where}: the folder {path} holds no files")
     else:
@@ -69,7 +72,8 @@ def find_files(path: Path, where: str) -> tuple[Path, ...]:
     unknown = suffixes - _READERS.keys()
     if unknown:
         raise DataError(
-            f"{where}: {path} has files of type {', '.join(sorted(unknown))}; known: {', '.join(sorted(_READERS))}"
+            f"{where}: {path} has files of type {', '.join(sorted(suffix or '(none)' for suffix in unknown))}; "
+            f"known: {', '.join(sorted(_READERS))}"
         )
     if len(suffixes) > 1:
         raise DataError(
@@ -85,7 +89,8 @@ def read_rows(spec: DatasetSpec, chunk_rows: int = 1000) -> Iterator[list[RawRow
         DataError: A file cannot be read, or rows are malformed; the first three are named.
     """
     rows = chain.from_iterable(_file_rows(path) for path in spec.files)
-    selected = islice(rows, spec.first_row, spec.last_row)
+    last_row = None if spec.last_row is None else min(spec.last_row, sys.maxsize)
+    selected = islice(rows, min(spec.first_row, sys.maxsize), last_row)
     while chunk := list(islice(selected, chunk_rows)):
         yield chunk
 
@@ -109,8 +114,15 @@ def _file_rows(path: Path) -> Iterator[RawRow]:
         for row, value in enumerate(values):
             yield RawRow(row, path, value)
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 text at byte {error.start}: {error.reason}") from error
+        raise DataError(f"{path}: not UTF-8 text at byte {error.start}: {error.reason}. Save it as UTF-8.") from error
+    except OSError as error:  # no permission, a disk that fails, and what pyarrow says about damaged files
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     problems.check()
+
+
+def _is_about_rows(name: str) -> bool:
+    """Return whether a file of a folder holds no rows: hidden ones, and a catalogue that lies beside its data."""
+    return name.startswith(".") or name == CATALOG_FILE
 
 
 def _read_json(path: Path, problems: _FileProblems) -> Iterator[Values]:
@@ -118,6 +130,11 @@ def _read_json(path: Path, problems: _FileProblems) -> Iterator[Values]:
     with path.open("rb") as file:
         start = file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
     if not start.startswith(b"["):
+        if _is_spread_over_lines(start):
+            raise DataError(
+                f"{path}: it begins with one object over several lines. A data file holds an array of objects, "
+                "`[{...}, {...}]`, or one object on each line."
+            )
         yield from _read_json_lines(path, problems)
         return
     text = path.read_text(encoding="utf-8-sig")
@@ -125,12 +142,19 @@ def _read_json(path: Path, problems: _FileProblems) -> Iterator[Values]:
         rows = json.loads(text)
     except json.JSONDecodeError as error:
         raise DataError(f"{path}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: the JSON cannot be read: {error}") from error
     del text
     for row, value in enumerate(rows):
         if isinstance(value, dict):
             yield value
         else:
             problems.add(row, f"expected an object, found {type(value).__name__}")
+
+
+def _is_spread_over_lines(start: bytes) -> bool:
+    """Return whether JSON opens an object that does not end on its line: `{` and, next or after spaces, a new line."""
+    return start.startswith(b"{") and start[1:].lstrip(b" \t\r").startswith(b"\n")
 
 
 def _read_json_lines(path: Path, problems: _FileProblems) -> Iterator[Values]:
@@ -144,6 +168,8 @@ def _read_json_lines(path: Path, problems: _FileProblems) -> Iterator[Values]:
             except json.JSONDecodeError as error:
                 column = min(error.pos, len(line.rstrip("\r\n"))) + 1
                 problems.add(row, f"line {number}, column {column} is not valid JSON: {error.msg}")
+            except (ValueError, RecursionError) as error:  # numbers of thousands of digits, endless brackets
+                problems.add(row, f"line {number}: the JSON cannot be read: {error}")
             else:
                 if isinstance(value, dict):
                     yield value
@@ -160,6 +186,7 @@ def _read_csv(path: Path, problems: _FileProblems) -> Iterator[Values]:
             header = next(reader, None)
             if header is None:
                 return
+            _check_header(header, path)
             row = 0
             for fields in reader:
                 if not fields:
@@ -171,6 +198,19 @@ def _read_csv(path: Path, problems: _FileProblems) -> Iterator[Values]:
                 row += 1
         except csv.Error as error:
             raise DataError(f"{path}: line {reader.line_num} is not valid CSV: {error}") from error
+
+
+def _check_header(header: list[str], path: Path) -> None:
+    """Refuse columns that would be lost or are none."""
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise DataError(f"{path}: the column {', '.join(map(repr, twice))} is there twice; rename or remove one")
+    separator = next((mark for mark in (";", "\t", "|") if mark in header[0]), None)
+    if len(header) == 1 and separator is not None:
+        raise DataError(
+            f"{path}: its first line has no comma, but {separator!r}: {header[0]!r}. Columns are separated by commas; "
+            "save it so."
+        )
 
 
 def _read_text(path: Path, problems: _FileProblems) -> Iterator[Values]:

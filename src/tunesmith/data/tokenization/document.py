@@ -23,7 +23,8 @@ class DocumentEncoder:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, options: EncodingOptions) -> None:
         if tokenizer.eos_token_id is None:
             raise DataError(
-                "the tokenizer has no end token (eos_token), so that a model could not learn where documents end"
+                "The tokenizer has no end token (eos_token), so that a model could not learn where documents end. "
+                "Name one of its tokens as eos_token in the tokenizer_config.json of the model."
             )
         self._options = options
         self._start_ids = _start_ids(tokenizer)

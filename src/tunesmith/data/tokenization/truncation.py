@@ -18,7 +18,7 @@ from tunesmith.data.tokenization.encoded import EncodedRow, EncodingOptions, Tru
 from tunesmith.data.tokenization.masks import learnt_pieces, trained_spans
 from tunesmith.data.tokenization.pieces import Offsets, PieceEncoder, PieceIds
 
-_TOO_LONG = Dropped("longer than cutoff_len even when cut")
+TOO_LONG = Dropped("longer than cutoff_len even when cut")
 _PLACEHOLDER = "\ue000"
 """Stands for a text to find where the template prints it; a character of no language."""
 
@@ -88,7 +88,7 @@ class Truncator:
         if best is not None:
             return self._build(best, frozenset({"turns_dropped"}))
         lost: set[Truncation] = {"turns_dropped"} if len(turns) > 1 else set()
-        return self._cut(_joined(conversation, head, turns[-1:]), lost, only_last=True) or _TOO_LONG
+        return self._cut(_joined(conversation, head, turns[-1:]), lost, only_last=True) or TOO_LONG
 
     def _fit_start(self, conversation: Conversation) -> EncodedRow | Dropped:
         """Keep the first turns that fit and what fits of the next one."""
@@ -110,7 +110,7 @@ class Truncator:
             return row
         if best is not None and len(best) > 1:
             return self._build(best, frozenset({"turns_dropped"}))
-        return _TOO_LONG
+        return TOO_LONG
 
     def _render(self, conversation: Conversation, *, only_last: bool) -> list[str]:
         row = self._template.render_segments(conversation, only_last=only_last)[-1]

@@ -51,8 +51,20 @@ def test_an_empty_answer_is_kept_and_a_missing_one_is_not():
     assert convert({"instruction": "Hi"}) == Dropped("no answer")
 
 
-def test_a_missing_question_drops_the_row():
-    assert convert({"output": "x"}) == Dropped("no question")
+@pytest.mark.parametrize("values", [{"output": "x"}, {"input": "", "output": "x"}, {"input": None, "output": "x"}])
+def test_a_missing_question_drops_the_row(values):
+    assert convert(values) == Dropped("no question")
+
+
+def test_a_question_may_stand_in_the_input_alone():
+    assert convert({"input": "Hi", "output": "x"}).messages[0] == Message("user", "Hi")
+
+
+def test_a_misnamed_column_is_reported_with_those_that_are_there():
+    dropped = convert({"instruction": "Hi", "input": "", "answer": "x"}, columns={"prompt": "q", "response": "answer"})
+    assert dropped == Dropped("no question")
+    assert dropped.detail == "column 'q' is missing; the row has 'instruction', 'input', 'answer'"
+    assert convert({"instruction": "Hi", "output": None}).detail == "column 'output' is empty"
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,13 @@ def test_a_full_disk_is_an_error_that_names_the_setting(tmp_path):
         cache_of(tmp_path).obtain("key", fail)
 
 
+@pytest.mark.parametrize("folder", ["file", "file/below", "n" * 300])
+def test_a_folder_that_cannot_be_one_is_an_error_that_names_the_setting(tmp_path, folder):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"cannot take the prepared data: .* set dataset_cache_dir to another folder"):
+        cache_of(tmp_path / folder).obtain("key", Writer())
+
+
 def test_another_rank_gives_the_first_a_head_start_and_then_writes_itself(tmp_path):
     begin = time.monotonic()
     rows = cache_of(tmp_path, ranks=Ranks(1, 1, 2, 2), head_start_seconds=0.3).obtain("key", Writer())

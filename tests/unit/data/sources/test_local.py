@@ -134,3 +134,57 @@ def test_a_file_without_rows_cannot_say_its_format(tmp_path):
         peek_row(write(tmp_path / "a.jsonl", "\n"))
     assert read(tmp_path / "a.jsonl") == []
     assert read(write(tmp_path / "a.csv", "")) == []
+
+
+def message_of(path):
+    with pytest.raises(DataError) as caught:
+        read(path)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.jsonl", f'{{"a": {"9" * 5000}}}', "line 1: the JSON cannot be read: Exceeds the limit"),
+        ("b.json", f'[{{"a": {"9" * 5000}}}]', "the JSON cannot be read: Exceeds the limit"),
+        ("c.jsonl", '{"a":' * 100_000, "line 1: the JSON cannot be read: maximum recursion depth exceeded"),
+        ("d.json", "[" * 100_000, "the JSON cannot be read: maximum recursion depth exceeded"),
+        ("e.json", '{\n "data": [{"a": "b"}]\n}', "it begins with one object over several lines"),
+        ("f.json", '{ \r\n "a": "b"}', "it begins with one object over several lines"),
+        ("g.csv", "a,b,b\n1,2,3\n", "the column 'b' is there twice"),
+        ("h.csv", "a;b\n1;2\n", "its first line has no comma, but ';'"),
+    ],
+)
+def test_files_that_cannot_be_read_are_named_with_what_is_wrong(tmp_path, name, text, message):
+    found = message_of(write(tmp_path / name, text))
+    assert name in found
+    assert message in found
+
+
+def test_text_in_another_encoding_is_refused_with_what_to_do(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes(json.dumps(ROWS).encode("utf-16"))
+    assert message_of(path).endswith("Save it as UTF-8.")
+
+
+def test_a_parquet_file_that_is_damaged_inside_is_named(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_pylist(ROWS), path)
+    content = bytearray(path.read_bytes())
+    content[4:36] = b"\xff" * 32  # the header of the first page
+    path.write_bytes(bytes(content))
+    assert message_of(path).startswith(f"{path} cannot be read:")
+
+
+def test_a_catalogue_beside_its_data_is_not_read_as_rows(tmp_path):
+    write(tmp_path / "a.json", json.dumps(ROWS))
+    write(tmp_path / "dataset_info.json", '{"toy": {"file_name": "."}}')
+    assert values(tmp_path) == ROWS
+
+
+def test_a_split_may_end_beyond_what_a_machine_counts(tmp_path):
+    from dataclasses import replace
+
+    path = write(tmp_path / "a.json", json.dumps(ROWS))
+    spec = replace(spec_of("alpaca"), files=(path,), last_row=10**30)
+    assert sum(len(chunk) for chunk in read_rows(spec)) == len(ROWS)
