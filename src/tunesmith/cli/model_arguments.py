@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tunesmith.errors import ConfigError
+from tunesmith.errors import ConfigError, ModelError
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][\w.]*=")
 _CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
@@ -75,11 +75,22 @@ def find_base_model(folder: Path) -> str | None:
     settings = folder / "adapter_config.json"
     if not settings.is_file() or (folder / "config.json").is_file():
         return None
-    base = json.loads(settings.read_text(encoding="utf-8")).get("base_model_name_or_path")
+    try:
+        content = json.loads(settings.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"{settings} cannot be read as JSON: {error}. Name another adapter, or write it anew."
+        ) from error
+    base = content.get("base_model_name_or_path") if isinstance(content, Mapping) else None
     if not base:
         raise ConfigError(
             f"{folder} holds an adapter whose adapter_config.json does not name its base model. "
             "Name both: MODEL --adapter ADAPTER."
+        )
+    if Path(base).is_absolute() and not Path(base).exists():
+        raise ConfigError(
+            f"{folder} holds an adapter of the model {base}, which is not there any more. "
+            f"Name where it is now: MODEL --adapter {folder}."
         )
     return str(base)
 

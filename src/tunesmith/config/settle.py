@@ -52,7 +52,7 @@ def _settle(entry: Entry, setting: Setting, settled: Settled) -> None:
     except MismatchError as error:
         place = entry.places.get(error.path, where)
         name = ".".join((setting.key, *error.path))
-        shown = "set to something else" if setting.secret else render_value(_inner(entry.value, error.path))
+        shown = "set to something else" if setting.secret else render_value(_inner(_nest(entry), error.path))
         allowed = setting.render_allowed() if not error.path else "a single value"
         later = ", which is known, but not supported yet" if is_later_value(setting.key, entry.value) else ""
         settled.problems.append(ConfigProblem(place, f"`{name}` is {shown}{later}; allowed is {allowed}.{error}"))
@@ -65,15 +65,19 @@ def _settle(entry: Entry, setting: Setting, settled: Settled) -> None:
 
 def _convert_part(entry: Entry, setting: Setting, settled: Settled) -> object:
     """Set one part of a mapping, keeping what earlier entries said about the others."""
-    path = entry.key.split(".")[1:]
     if not setting.takes_mapping:
         raise MismatchError(f" It has no parts, so `{entry.key}` means nothing.")
-    nested: object = entry.value
-    for name in reversed(path[1:]):
-        nested = {name: nested}
-    added = next(kind for kind in setting.kinds if isinstance(kind, MappingOf)).convert({path[0]: nested})
+    added = next(kind for kind in setting.kinds if isinstance(kind, MappingOf)).convert(_nest(entry))
     earlier = settled.values.get(setting.key) or {}
     return _merge(earlier, added) if isinstance(earlier, dict) else added
+
+
+def _nest(entry: Entry) -> object:
+    """Return what an entry gives its setting: `a.b.c=1` gives `a` the mapping `{b: {c: 1}}`."""
+    value: object = entry.value
+    for name in reversed(entry.key.split(".")[1:]):
+        value = {name: value}
+    return value
 
 
 def _merge(earlier: dict[str, object], added: dict[str, object]) -> dict[str, object]:
@@ -86,7 +90,12 @@ def _merge(earlier: dict[str, object], added: dict[str, object]) -> dict[str, ob
 
 def _inner(value: object, path: tuple[str, ...]) -> object:
     for name in path:
-        value = value[name] if isinstance(value, dict) else value[int(name)]  # type: ignore[index]
+        if isinstance(value, dict):
+            value = value[name]
+        elif isinstance(value, list | tuple):
+            value = value[int(name)]
+        else:  # a mapping in one word, `{a: {b: 1}}`, which is shown as it was written
+            return value
     return value
 
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from tunesmith.cli.model_arguments import expand_model_arguments, find_base_model
-from tunesmith.errors import ConfigError
+from tunesmith.errors import ConfigError, ModelError
 
 FLAGS = {"--adapter": "adapter_name_or_path", "--system": "default_system"}
 
@@ -68,6 +68,14 @@ def test_an_adapter_that_does_not_name_its_model_is_refused_with_the_way_out(tmp
     adapter = write_adapter(tmp_path / "run", base_model_name_or_path=None)
     with pytest.raises(ConfigError, match=r"does not name its base model\. Name both: MODEL --adapter ADAPTER"):
         expand(adapter)
+
+
+@pytest.mark.parametrize("content", ['{"base_model_name_or_path": "ba', b"\xff\xfe"])
+def test_an_adapter_whose_settings_are_damaged_is_named(tmp_path, content):
+    path = tmp_path / "adapter_config.json"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(ModelError, match=r"adapter_config\.json cannot be read as JSON"):
+        find_base_model(tmp_path)
 
 
 def test_a_whole_model_with_an_adapter_file_beside_it_is_a_model(tmp_path):

@@ -226,6 +226,17 @@ def test_errors_inside_nested_values_have_their_line(folder):
     assert problems_of("run.yaml") == ["run.yaml:6: `row_variables.author` is {'x': 'y'}; allowed is a single value."]
 
 
+@pytest.mark.parametrize(
+    ("word", "problem"),
+    [
+        ("row_variables.a.b=5", "`row_variables.a` is {'b': '5'}; allowed is a single value."),
+        ("lr_scheduler_kwargs={a: {b: 1}}", "`lr_scheduler_kwargs.a` is {a: {b: 1}}; allowed is a single value."),
+    ],
+)
+def test_words_that_nest_too_deep_are_refused_in_plain_words(folder, word, problem):
+    assert problems_of(RUN, [word]) == [f"{word.split('=')[0]}=...: {problem}"]
+
+
 def test_parts_of_a_mapping_can_be_set_alone(folder):
     source = RUN | {"row_variables": {"name": "Ada", "author": "Bob"}, "dataset_info": {"a": {"file_name": "a.json"}}}
     words = [
