@@ -5,11 +5,13 @@ instead of a crash, so that Chinese text passes through an ASCII pipe without lo
 """
 
 import importlib
+import io
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TextIO
 
+from tunesmith.errors import DataError
 from tunesmith.runtime.logging import wants_colour
 
 
@@ -70,16 +72,37 @@ def is_interactive() -> bool:
 def read_line(prompt: str) -> str | None:
     """Ask for one line of standard input; `None` when there is no more.
 
-    An empty prompt is for pipes: nothing is printed then.
+    An empty prompt is for pipes: nothing is printed then. Bytes that the console's encoding does not know, as those
+    of Chinese in an ASCII locale, are read as UTF-8.
+
+    Raises:
+        DataError: They are not UTF-8 either.
     """
     if prompt:
         with suppress(ImportError):  # gives arrow keys and history; Windows has no readline
             importlib.import_module("readline")
     show_text(prompt, end="")
+    if isinstance(sys.stdin, io.TextIOWrapper) and sys.stdin.errors != "surrogateescape":
+        sys.stdin.reconfigure(errors="surrogateescape")
     try:
-        return input()
+        return _read_escaped(input())
     except EOFError:
         return None
+
+
+def _read_escaped(line: str) -> str:
+    """Return a line with its escaped bytes, which stand as lone surrogates, read as UTF-8."""
+    if not any("\udc80" <= character <= "\udcff" for character in line):
+        return line
+    encoding = sys.stdin.encoding or "utf-8"
+    try:
+        return line.encode(encoding, errors="surrogateescape").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"The input is neither {encoding} nor UTF-8: byte 0x{error.object[error.start]:02x} in "
+            f"{line.encode('ascii', errors='backslashreplace').decode('ascii')!r}. Convert it to UTF-8, or set "
+            "PYTHONIOENCODING to its encoding."
+        ) from error
 
 
 def _write(stream: TextIO, text: str) -> None:

@@ -94,7 +94,8 @@ def load_model(
     model = adapted.model.to(device)
     base.config.use_cache = not is_trainable
     parameters = summarize_parameters(model)
-    logger.info(parameters.render_line())
+    if is_trainable:
+        logger.info(parameters.render_line())
     if config.model.print_param_status:
         for line in list_parameter_status(model):
             logger.info(line)

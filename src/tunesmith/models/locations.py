@@ -62,12 +62,28 @@ def resolve_location(config: ModelConfig, name: str | None = None) -> ModelLocat
     return ModelLocation("hub", name, None)
 
 
-def find_base_of_adapter(location: ModelLocation) -> str | None:
-    """Return the base model that an adapter folder names, or `None` if it names none."""
-    if location.path is None:
-        return None
-    content = json.loads((location.path / _ADAPTER_FILE).read_text(encoding="utf-8"))
-    return content.get("base_model_name_or_path") or None
+def resolve_base_of_adapter(config: ModelConfig, adapter: ModelLocation) -> ModelLocation:
+    """Return where the base model is that an adapter folder names.
+
+    Raises:
+        ModelError: It names none, or one that is not there any more.
+    """
+    assert adapter.path is not None, "an adapter given as the model is on this disk"
+    file = adapter.path / _ADAPTER_FILE
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"model_name_or_path: {file} cannot be read as JSON: {error}. Give another adapter."
+        ) from error
+    base = content.get("base_model_name_or_path") if isinstance(content, dict) else None
+    remedy = "Set model_name_or_path to the base model and adapter_name_or_path to this folder."
+    where = f"model_name_or_path: the adapter {adapter.name}"
+    if not base:
+        raise ModelError(f"{where} does not say what its base model is. {remedy}")
+    if _looks_like_path(base) and not Path(base).expanduser().exists():
+        raise ModelError(f"{where} belongs to {base}, which does not exist. {remedy}")
+    return resolve_location(config, base)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +99,13 @@ def resolve_with_adapters(config: ModelConfig, adapters: Sequence[str]) -> Adapt
     """Find the base model and its adapters; an adapter folder given as the model brings its own base.
 
     Raises:
-        ModelError: One of them is not there, or the adapter does not name its base.
+        ModelError: One of them is not there.
     """
     folders = tuple(str(resolve_adapter(config, name)) for name in adapters)
     location = resolve_location(config)
     if location.kind != "adapter":
         return AdaptedLocation(location, folders)
-    base = find_base_of_adapter(location)
-    if base is None:
-        raise ModelError(
-            f"model_name_or_path: the adapter {location.name} does not say what its base model is. Set "
-            "model_name_or_path to the base model and adapter_name_or_path to this folder."
-        )
-    return AdaptedLocation(resolve_location(config, base), (location.source, *folders))
+    return AdaptedLocation(resolve_base_of_adapter(config, location), (location.source, *folders))
 
 
 def resolve_adapter(config: ModelConfig, name: str) -> Path:

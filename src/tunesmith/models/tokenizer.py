@@ -9,7 +9,7 @@ from tunesmith.config.model import ModelConfig
 from tunesmith.errors import ModelError
 from tunesmith.models.gguf.metadata import read_metadata
 from tunesmith.models.gguf.tokenizer import build_tokenizer
-from tunesmith.models.locations import ModelLocation, find_base_of_adapter, hub_error, resolve_location
+from tunesmith.models.locations import ModelLocation, hub_error, resolve_base_of_adapter, resolve_location
 
 logger = logging.getLogger(__name__)
 
@@ -36,13 +36,7 @@ def _load(config: ModelConfig, location: ModelLocation) -> PreTrainedTokenizerBa
         assert location.path is not None, "a GGUF file is on this disk"
         return build_tokenizer(read_metadata(location.path), split_special_tokens=config.split_special_tokens)
     if location.kind == "adapter" and not _has_tokenizer(location):
-        base = find_base_of_adapter(location)
-        if base is None:
-            raise ModelError(
-                f"model_name_or_path: the adapter folder {location.name} has no tokenizer and names no base model. "
-                "Set model_name_or_path to the base model and adapter_name_or_path to this folder."
-            )
-        return _load(config, resolve_location(config, base))
+        return _load(config, resolve_base_of_adapter(config, location))
     return _load_with_transformers(config, location)
 
 

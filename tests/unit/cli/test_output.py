@@ -4,6 +4,7 @@ import sys
 import pytest
 
 from tunesmith.cli import output
+from tunesmith.errors import DataError
 
 
 class Console(io.TextIOWrapper):
@@ -98,6 +99,20 @@ def test_lines_are_read_until_the_input_ends(console, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("first\n\nlast"))
     assert [output.read_line("") for _ in range(4)] == ["first", "", "last", None]
     assert stream.text == ""
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "cp1252"])
+def test_bytes_that_the_console_cannot_read_are_read_as_utf8(console, monkeypatch, encoding):
+    console()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("plain\n你好\u0081\n".encode()), encoding=encoding))
+    assert [output.read_line("") for _ in range(3)] == ["plain", "你好\u0081", None]
+
+
+def test_input_in_no_known_encoding_is_refused_with_its_bytes(console, monkeypatch):
+    console()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9 x\n"), encoding="utf-8"))
+    with pytest.raises(DataError, match=r"neither utf-8 nor UTF-8: byte 0xe9 in 'caf.*PYTHONIOENCODING"):
+        output.read_line("")
 
 
 def test_a_prompt_is_shown_before_reading(console, monkeypatch):

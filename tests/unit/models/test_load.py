@@ -67,12 +67,14 @@ def test_gguf_file_and_folder_are_models(run_config, write_gguf):
         assert loaded.stored_dtype is None
 
 
-def test_model_that_is_only_run_has_no_gradients_and_a_cache(run_config, model_folder):
+def test_model_that_is_only_run_has_no_gradients_and_a_cache(run_config, model_folder, caplog):
+    caplog.set_level("INFO")
     loaded = load(run_config(model_name_or_path=str(model_folder)), is_trainable=False)
     assert not any(parameter.requires_grad for parameter in loaded.model.parameters())
     assert not loaded.model.training
     assert loaded.model.config.use_cache is True
     assert (loaded.memory, loaded.stored_dtype) == (None, torch.float32)
+    assert "trainable" not in caplog.text  # nobody who chats asks for it
 
 
 def test_adapter_folder_brings_its_base_and_the_users_base_wins(run_config, model_folder, tmp_path):

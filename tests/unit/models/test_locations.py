@@ -163,3 +163,18 @@ def test_an_adapter_as_the_model_brings_its_base_and_comes_first(tmp_path):
     nameless = write_adapter(tmp_path / "nameless", base=None)
     with pytest.raises(ModelError, match="nameless does not say what its base model is"):
         resolve_with_adapters(settings(str(nameless)), [])
+
+
+def test_an_adapter_whose_base_has_moved_says_how_to_name_it(tmp_path):
+    adapter = write_adapter(tmp_path / "adapter", base="/no/such/model")
+    message = r"adapter \S*adapter belongs to /no/such/model, which does not exist.*adapter_name_or_path to this folder"
+    for find in (lambda config: resolve_with_adapters(config, []), load_tokenizer):
+        with pytest.raises(ModelError, match=message):
+            find(settings(str(adapter)))
+
+
+def test_an_adapter_whose_settings_are_damaged_is_named(tmp_path):
+    adapter = write_adapter(tmp_path / "adapter")
+    (adapter / "adapter_config.json").write_text('{"base_model', encoding="utf-8")
+    with pytest.raises(ModelError, match=r"adapter_config\.json cannot be read as JSON"):
+        resolve_with_adapters(settings(str(adapter)), [])

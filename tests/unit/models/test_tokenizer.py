@@ -44,7 +44,7 @@ def test_adapter_folder_with_a_tokenizer_uses_it_and_without_one_the_base(model_
 
 def test_adapter_folder_without_tokenizer_and_base_is_refused(tmp_path):
     (tmp_path / "adapter_config.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(ModelError, match="has no tokenizer and names no base model"):
+    with pytest.raises(ModelError, match="does not say what its base model is"):
         load_tokenizer(settings(tmp_path))
 
 

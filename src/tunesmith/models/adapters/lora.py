@@ -107,7 +107,7 @@ def attach_adapter(model: PreTrainedModel, source: str, *, is_trainable: bool = 
             wrapped = PeftModelForCausalLM(model, settings)
             result = wrapped.load_adapter(source, "default", is_trainable=is_trainable)
     except (RuntimeError, ValueError, OSError) as error:
-        raise _misfit(model, source, str(error).strip().splitlines()[0]) from error
+        raise _misfit(model, source, _first_detail(error)) from error
     if result.unexpected_keys:
         raise _misfit(model, source, f"nothing in the model takes its weight {result.unexpected_keys[0]}")
     if result.missing_keys:
@@ -120,6 +120,12 @@ def _misfit(model: PreTrainedModel, source: str, reason: str) -> ModelError:
         f"adapter_name_or_path: {source} does not fit {type(model).__name__} or cannot be loaded: {reason}. "
         "Was it trained on another base model?"
     )
+
+
+def _first_detail(error: Exception) -> str:
+    """Return the first line of a message that says something; torch begins with a headline that does not."""
+    lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return next((line for line in lines if not line.endswith(":")), lines[0])
 
 
 @contextmanager
