@@ -63,7 +63,7 @@ class StopAfter(Interruption):
         super().on_step_end(args, state, control, **kwargs)
 
 
-def run(folder, kind, *, callbacks=(), resume=None):
+def run(folder, kind, *, callbacks=(), resume=None, max_steps=-1):
     collator = RecordingCollator()
     trainer = tiny_trainer(
         folder,
@@ -74,6 +74,7 @@ def run(folder, kind, *, callbacks=(), resume=None):
         callbacks=callbacks,
         evals=uneven_rows(5, seed=9),
         num_train_epochs=2,
+        max_steps=max_steps,
         per_device_train_batch_size=2,
         gradient_accumulation_steps=2,  # 6 steps an epoch, the last one of one micro-batch
         optim="adamw_torch",
@@ -154,6 +155,18 @@ def test_resuming_a_finished_run_changes_nothing(tmp_path, uninterrupted):
     expected, found = weights(whole.model), weights(trainer.model)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert trainer.meter.mean_loss == whole.meter.mean_loss
+
+
+@pytest.mark.parametrize("kind", ["full", "lora"])
+def test_resuming_a_run_that_ended_within_an_epoch_takes_no_further_step(tmp_path, kind):
+    whole, _, whole_log, _ = run(tmp_path, kind, max_steps=4)
+    expected = {name: value.clone() for name, value in weights(whole.model).items()}
+    for _ in range(2):
+        point = resolve_resume_point(setting=True, output_dir=tmp_path)
+        trainer, rows, log, _ = run(tmp_path, kind, resume=point, max_steps=4)
+        assert (point.manifest.step, trainer.state.global_step, rows) == (4, 4, [])
+        assert log == whole_log
+        assert all(torch.equal(value, expected[name]) for name, value in weights(trainer.model).items())
 
 
 def test_adapters_save_only_the_adapter(uninterrupted):

@@ -105,6 +105,17 @@ class ObjectiveTrainer(Trainer):
         self._is_in_training_mode = False
         return super().train(resume_from_checkpoint, trial, ignore_keys_for_eval)
 
+    def _run_epoch(self, **options: Any) -> None:
+        """Run one pass over the rows; none where a run is resumed that has done all its steps.
+
+        Trainer looks at the number of steps only after one, so that a run that ends within an epoch would get one step
+        more each time it is resumed.
+        """
+        if self.state.global_step >= self.state.max_steps:
+            self.control.should_training_stop = True
+            return
+        super()._run_epoch(**options)
+
     # -- batches -----------------------------------------------------------------------------------------------------
 
     def get_train_dataloader(self) -> Any:
