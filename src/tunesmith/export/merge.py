@@ -22,7 +22,7 @@ from tunesmith.inference.local import resolve_stop_ids
 from tunesmith.models import LoadedModel, load_model
 from tunesmith.models.adapters import attach_adapter
 from tunesmith.models.locations import resolve_with_adapters
-from tunesmith.runtime.files import atomic_directory
+from tunesmith.runtime.files import atomic_directory, check_writable, explain_failed_writes
 
 PROBE_TEXT = "The quick brown fox jumps over the lazy dog. 你好，世界。 1 + 1 = 2\n"
 MERGE_TOLERANCE = 1e-3
@@ -75,9 +75,10 @@ def export_model(config: RunConfig) -> ExportReport:
     num_parameters = model.num_parameters()
     expected, device = measure_logits(model, probe), _merge_device(config)
     with atomic_directory(out, overwrite=out.exists()) as folder:
-        model.save_pretrained(folder, max_shard_size=f"{config.export.export_size}GB")
-        tokenizer.save_pretrained(folder)
-        _make_readable(folder)
+        with explain_failed_writes(out, ModelError, "Nothing of it was left there: make room, or name another folder."):
+            model.save_pretrained(folder, max_shard_size=f"{config.export.export_size}GB")
+            tokenizer.save_pretrained(folder)
+            _make_readable(folder)
         del model, loaded  # two copies of a large model may not fit
         reload_difference = check_reload(
             folder, expected, probe, device, trust_remote_code=config.model.trust_remote_code
@@ -200,6 +201,7 @@ def _check_destination(config: RunConfig) -> Path:
     out = Path(config.export.export_dir)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"export_dir is {out}, which exists and is not an empty folder. Name a new one, or empty it.")
+    check_writable(out, "export_dir")
     return out
 
 

@@ -4,10 +4,56 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError
+
+from tunesmith.errors import ConfigError, ConfigProblem, TunesmithError
+
+_WRITER_FAILED = ("inline_container", "PytorchStreamWriter", "unexpected pos")
+"""Words of the RuntimeError with which torch.save hides that a disk is full."""
+
+
+def check_writable(folder: str | Path, setting: str) -> None:
+    """Make sure that a folder can be made and written to, before hours are spent on what goes there. Leaves nothing.
+
+    Raises:
+        ConfigError: It cannot; the message names the setting that the folder comes from.
+    """
+    nearest = Path(folder).absolute()
+    while not nearest.exists():
+        nearest = nearest.parent
+    try:
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        problem = f"`{setting}` is '{folder}', and nothing can be written to {nearest}: {error.strerror}. "
+        raise ConfigError([ConfigProblem(setting, f"{problem}Name another folder.")]) from error
+
+
+@contextmanager
+def explain_failed_writes(where: str | Path, kind: type[TunesmithError], advice: str) -> Iterator[None]:
+    """Say in plain words that files could not be written, whichever library was writing them.
+
+    Args:
+        where: What was being written.
+        kind: Exception to raise.
+        advice: What to do, as a sentence.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{where} cannot be written: {error.strerror or error}. {advice}") from error
+    except SafetensorError as error:
+        raise kind(f"{where} cannot be written: {error}. {advice}") from error
+    except RuntimeError as error:
+        if not any(word in str(error) for word in _WRITER_FAILED):
+            raise
+        raise kind(f"{where} cannot be written to its end; the disk may be full. {advice}") from error
 
 
 def write_text_atomic(path: str | Path, text: str) -> None:

@@ -16,6 +16,7 @@ from tunesmith.inference.load import load_run_tokenizer
 from tunesmith.models import load_model, resolve_attention, resolve_device, resolve_head, resolve_precision
 from tunesmith.models.load import load_base_config
 from tunesmith.objectives import build_objective
+from tunesmith.runtime.files import check_writable
 from tunesmith.runtime.ranks import Ranks, current_ranks
 from tunesmith.training.arguments import build_training_arguments
 from tunesmith.training.assembly import AssembledTrainer, RunParts, assemble_trainer
@@ -49,6 +50,7 @@ def run_training(config: RunConfig) -> TrainingResult:
             the run went bad; the message says what to do.
     """
     training = config.training
+    check_writable(training.output_dir or ".", "output_dir")
     point = resolve_resume_point(training.resume_from_checkpoint, training.output_dir or ".")
     parts = prepare_parts(config)
     assembled = assemble_trainer(parts, point)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,10 +22,11 @@ from transformers.trainer_utils import EvalLoopOutput
 
 from tunesmith.data.batches import BOOKKEEPING_KEYS
 from tunesmith.data.loading.samplers import EpochSampler, SequentialSampler
+from tunesmith.errors import CheckpointError
 from tunesmith.evaluation.perplexity import measure_loss
 from tunesmith.models.heads import find_base_model
 from tunesmith.objectives.base import Objective
-from tunesmith.runtime.files import atomic_files, write_json_atomic
+from tunesmith.runtime.files import atomic_files, explain_failed_writes, write_json_atomic
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.callbacks.guards import StepRecord
 from tunesmith.training.checkpoints import (
@@ -40,6 +42,8 @@ from tunesmith.training.loaders import ProcessBatches, build_loader
 from tunesmith.training.monitoring.meter import RunMeter, StepCounts, count_real_tokens
 from tunesmith.training.optimizers import LoraPlusRates, build_parameter_groups, keep_embeddings_exact
 from tunesmith.training.resume import RUN_STATE, ResumePoint, load_run_state
+
+_MAKE_ROOM = "Earlier checkpoints are whole: make room and go on with resume_from_checkpoint=true."
 
 ScoreAnswers = Callable[[Any, str], dict[str, float]]
 """(evaluation set, prefix of the metrics) -> metrics of generated answers, names with the prefix."""
@@ -103,7 +107,8 @@ class ObjectiveTrainer(Trainer):
     ) -> Any:
         """Train; whatever was done to the model before, its first step puts all of it into training mode."""
         self._is_in_training_mode = False
-        return super().train(resume_from_checkpoint, trial, ignore_keys_for_eval)
+        with nullcontext() if self._noise is None else self._noise.attached():
+            return super().train(resume_from_checkpoint, trial, ignore_keys_for_eval)
 
     def _run_epoch(self, **options: Any) -> None:
         """Run one pass over the rows; none where a run is resumed that has done all its steps.
@@ -333,8 +338,13 @@ class ObjectiveTrainer(Trainer):
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         """Write a checkpoint beside its place and rename it when it is whole."""
         started = time.perf_counter()
-        self._show_final_weights()
         final = checkpoint_path(self.args.output_dir, self.state.global_step)
+        with explain_failed_writes(final, CheckpointError, _MAKE_ROOM):
+            self._write_checkpoint(final)
+        self.meter.add_pause(time.perf_counter() - started)
+
+    def _write_checkpoint(self, final: Path) -> None:
+        self._show_final_weights()
         staging = staging_path(final)
         self.store_flos()
         if self.args.should_save:
@@ -367,7 +377,6 @@ class ObjectiveTrainer(Trainer):
                 best=self.state.best_model_checkpoint,
             )
         self.accelerator.wait_for_everyone()
-        self.meter.add_pause(time.perf_counter() - started)
 
     def _note_best(self, current: str) -> None:
         if self.state.best_global_step:
@@ -396,7 +405,8 @@ class ObjectiveTrainer(Trainer):
         if not self.args.should_save:
             return
         self._show_final_weights()
-        with atomic_files(output_dir or self.args.output_dir) as beside:
+        folder = output_dir or self.args.output_dir
+        with explain_failed_writes(folder, CheckpointError, _MAKE_ROOM), atomic_files(folder) as beside:
             self.accelerator.unwrap_model(self.model).save_pretrained(beside, state_dict=state_dict)
             if self.processing_class is not None:
                 self.processing_class.save_pretrained(beside)

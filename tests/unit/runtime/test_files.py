@@ -1,11 +1,15 @@
 import json
 
 import pytest
+from safetensors import SafetensorError
 
+from tunesmith.errors import CheckpointError, ConfigError
 from tunesmith.runtime.files import (
     atomic_directory,
     atomic_file,
     atomic_files,
+    check_writable,
+    explain_failed_writes,
     file_digest,
     write_json_atomic,
     write_text_atomic,
@@ -127,3 +131,40 @@ def test_a_file_is_replaced_when_the_block_ends(tmp_path):
         assert file.read_bytes() == b"old"
     assert file.read_bytes() == b"new"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_folder_that_can_be_made_is_writable_and_is_not_made(tmp_path):
+    check_writable(tmp_path / "new" / "run", "output_dir")
+    check_writable(tmp_path, "output_dir")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_a_place_that_takes_no_files_is_named_with_its_setting(tmp_path, name):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        ConfigError, match=r"^output_dir: `output_dir` is '.*', and nothing can be written to .*: "
+    ) as e:
+        check_writable(tmp_path / name, "output_dir")
+    assert str(e.value).endswith("Name another folder.")
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        OSError(28, "No space left on device"),
+        SafetensorError("I/O error: No space left on device (os error 28)"),
+        RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 19584 vs 19472"),
+    ],
+)
+def test_whoever_fails_to_write_the_message_says_where_and_what_to_do(failure):
+    with (
+        pytest.raises(CheckpointError, match=r"^checkpoint-3 cannot be written.*\. Make room\.$"),
+        explain_failed_writes("checkpoint-3", CheckpointError, "Make room."),
+    ):
+        raise failure
+
+
+def test_other_failures_pass_unchanged():
+    with pytest.raises(RuntimeError, match="^shapes differ$"), explain_failed_writes("x", CheckpointError, "y"):
+        raise RuntimeError("shapes differ")
