@@ -166,5 +166,5 @@ def test_whoever_fails_to_write_the_message_says_where_and_what_to_do(failure):
 
 
 def test_other_failures_pass_unchanged():
-    with pytest.raises(RuntimeError, match="^shapes differ$"), explain_failed_writes("x", CheckpointError, "y"):
+    with pytest.raises(RuntimeError, match=r"^shapes differ$"), explain_failed_writes("x", CheckpointError, "y"):
         raise RuntimeError("shapes differ")
