@@ -98,8 +98,9 @@ def _read_escaped(line: str) -> str:
     try:
         return line.encode(encoding, errors="surrogateescape").decode("utf-8")
     except UnicodeDecodeError as error:
+        other = "" if encoding.lower() == "utf-8" else f", nor {encoding}"
         raise DataError(
-            f"The input is neither {encoding} nor UTF-8: byte 0x{error.object[error.start]:02x} in "
+            f"The input is not UTF-8{other}: byte 0x{error.object[error.start]:02x} in "
             f"{line.encode('ascii', errors='backslashreplace').decode('ascii')!r}. Convert it to UTF-8, or set "
             "PYTHONIOENCODING to its encoding."
         ) from error

@@ -111,7 +111,7 @@ def test_bytes_that_the_console_cannot_read_are_read_as_utf8(console, monkeypatc
 def test_input_in_no_known_encoding_is_refused_with_its_bytes(console, monkeypatch):
     console()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9 x\n"), encoding="utf-8"))
-    with pytest.raises(DataError, match=r"neither utf-8 nor UTF-8: byte 0xe9 in 'caf.*PYTHONIOENCODING"):
+    with pytest.raises(DataError, match=r"The input is not UTF-8: byte 0xe9 in 'caf.*PYTHONIOENCODING"):
         output.read_line("")
 
 

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,10 +26,17 @@ def save_base(folder: Path, dtype: torch.dtype = torch.float32, family: str = "l
     return folder
 
 
-def save_adapter(folder: Path, base: Path, *, seed: int = 0, template: str | None = None) -> Path:
+def save_adapter(
+    folder: Path,
+    base: Path,
+    *,
+    seed: int = 0,
+    template: str | None = None,
+    targets: Sequence[str] = ("q_proj", "down_proj"),
+) -> Path:
     """Save a LoRA adapter that changes the model a lot, with its tokenizer where a template is named."""
     model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-    adapted = get_peft_model(model, LoraConfig(r=4, target_modules=["q_proj", "down_proj"]))
+    adapted = get_peft_model(model, LoraConfig(r=4, target_modules=list(targets)))
     torch.manual_seed(seed)
     for name, parameter in adapted.named_parameters():
         if "lora_" in name:
@@ -222,6 +230,18 @@ def test_an_adapter_given_as_the_model_is_checked_too(base, tmp_path):
     export_model(configure(base, tmp_path / "both", adapter))
     alone, both = (load_file(tmp_path / name / "model.safetensors") for name in ("out", "both"))
     assert all(torch.equal(value, both[name]) for name, value in alone.items())
+
+
+@pytest.mark.parametrize("target", ["embed_tokens", "lm_head"])
+def test_an_adapter_on_one_of_two_tied_ends_gives_the_other_weights_of_its_own(base, tmp_path, target):
+    adapter = save_adapter(tmp_path / "adapter", base, targets=[target])
+    report = export_model(configure(base, tmp_path / "out", adapter))
+    assert report.merge_difference < 1e-5
+    assert report.reload_difference == 0
+    attached = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), adapter)
+    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert not merged.config.tie_word_embeddings
+    torch.testing.assert_close(logits_of(merged), logits_of(attached), atol=1e-4, rtol=1e-4)
 
 
 def test_an_adapter_of_another_model_is_refused_and_leaves_nothing(base, tmp_path):

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from peft import LoraConfig, PeftConfig, PeftModel, PeftModelForCausalLM, TaskType, get_peft_model
+from peft.tuners.tuners_utils import BaseTunerLayer
+from torch import nn
 from transformers import PreTrainedModel
 
 from tunesmith.config import AdapterConfig
@@ -112,7 +114,23 @@ def attach_adapter(model: PreTrainedModel, source: str, *, is_trainable: bool = 
         raise _misfit(model, source, f"nothing in the model takes its weight {result.unexpected_keys[0]}")
     if result.missing_keys:
         raise _misfit(model, source, f"it has no weight for {result.missing_keys[0]}")
+    if not is_trainable:
+        _untie_adapted_ends(model)
     return wrapped
+
+
+def _untie_adapted_ends(model: PreTrainedModel) -> None:
+    """Give the head weights of its own where an adapter changes it or the embedding, but not both alike.
+
+    They share one matrix otherwise, and merging what was learnt for one end would change the other end too.
+    """
+    text = model.config.get_text_config()
+    first, last = model.get_input_embeddings(), model.get_output_embeddings()
+    if not text.tie_word_embeddings or not any(isinstance(end, BaseTunerLayer) for end in (first, last)):
+        return
+    head = last.get_base_layer() if isinstance(last, BaseTunerLayer) else last
+    head.weight = nn.Parameter(head.weight.detach().clone(), requires_grad=False)
+    model.config.tie_word_embeddings = text.tie_word_embeddings = False
 
 
 def _misfit(model: PreTrainedModel, source: str, reason: str) -> ModelError:

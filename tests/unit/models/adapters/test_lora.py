@@ -35,6 +35,8 @@ def logits(model):
         {"use_dora": True},
         {"modules_to_save": ["model.norm"]},
         {"task_type": None},
+        {"target_modules": ["embed_tokens", "v_proj"]},  # the head shares its weights and must not change
+        {"target_modules": ["lm_head"]},
     ],
     ids=str,
 )
