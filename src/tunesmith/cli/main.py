@@ -15,7 +15,7 @@ from typing import Protocol, cast
 from tunesmith.cli import output
 from tunesmith.errors import TunesmithError
 from tunesmith.runtime.logging import configure_logging
-from tunesmith.runtime.ranks import current_ranks
+from tunesmith.runtime.ranks import current_ranks, leave_error_to_main_process
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # what a shell reports for a program that SIGINT ended
@@ -70,7 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run_command(words)
     except TunesmithError as error:
-        output.show_error(str(error))
+        ranks = current_ranks()
+        leave_error_to_main_process(ranks)
+        output.show_error(str(error) if ranks.is_main else f"[process {ranks.rank}] {error}")
         return error.exit_code
     except KeyboardInterrupt:
         output.show_error("interrupted")

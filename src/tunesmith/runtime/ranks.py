@@ -1,10 +1,13 @@
 """Which of the processes of a run this one is, read from the environment that torchrun sets."""
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tunesmith.errors import ConfigError
+
+_WAIT_FOR_MAIN_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,17 @@ def current_ranks(environ: Mapping[str, str] | None = None) -> Ranks:
         world_size=world_size,
         local_world_size=_read(source, "LOCAL_WORLD_SIZE", world_size),
     )
+
+
+def leave_error_to_main_process(ranks: Ranks, *, wait_seconds: float = _WAIT_FOR_MAIN_SECONDS) -> None:
+    """Give the main process time to end by the same error, so that a mistake in the settings is shown once.
+
+    It shows the error and ends, and torchrun then ends this process while it waits here. Where only this process has
+    the error, the call returns, and the error is this process's to show. The main process is never waited for by
+    exchanging messages: it may be in the middle of anything.
+    """
+    if not ranks.is_main:
+        time.sleep(wait_seconds)
 
 
 def _read(environ: Mapping[str, str], name: str, default: int) -> int:

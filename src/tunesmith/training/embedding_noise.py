@@ -25,22 +25,33 @@ class EmbeddingNoise:
         """
         self._embeddings = embeddings
         self._alpha = alpha
+        self._lengths: Tensor | None = None
 
     @contextmanager
-    def on(self, batch: Mapping[str, Any]) -> Iterator[None]:
-        """Add noise to the embeddings of a batch until the block ends."""
-        lengths = sample_lengths(batch)
-
-        def add_noise(module: nn.Module, arguments: Any, embedded: Tensor) -> Tensor:
-            bounds = self._alpha / (lengths * embedded.shape[-1]).sqrt()
-            noise = torch.empty_like(embedded).uniform_(-1.0, 1.0)
-            return embedded + noise * bounds[..., None].to(embedded.dtype)
-
-        handle = self._embeddings.register_forward_hook(add_noise)
+    def attached(self) -> Iterator[None]:
+        """Stand by at the embeddings until the block ends; for a whole training, as compiled models watch for hooks."""
+        handle = self._embeddings.register_forward_hook(self._add_noise)
         try:
             yield
         finally:
             handle.remove()
+
+    @contextmanager
+    def on(self, batch: Mapping[str, Any]) -> Iterator[None]:
+        """Add noise to the embeddings of a batch until the block ends."""
+        self._lengths = sample_lengths(batch)
+        try:
+            yield
+        finally:
+            self._lengths = None
+
+    @torch.compiler.disable  # what is known of one batch would be compiled in
+    def _add_noise(self, module: nn.Module, arguments: Any, embedded: Tensor) -> Tensor:
+        if self._lengths is None:
+            return embedded
+        bounds = self._alpha / (self._lengths * embedded.shape[-1]).sqrt()
+        noise = torch.empty_like(embedded).uniform_(-1.0, 1.0)
+        return embedded + noise * bounds[..., None].to(embedded.dtype)
 
 
 def sample_lengths(batch: Mapping[str, Any]) -> Tensor:

@@ -186,3 +186,18 @@ def test_a_reader_that_leaves_early_causes_no_noise():
     _, error = process.communicate(timeout=30), process.stderr
     assert process.returncode == 1
     assert error.closed or error.read() == b""
+
+
+def test_an_error_that_only_another_process_has_is_shown_with_its_number(command, capsys, monkeypatch):
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    waited = []
+    monkeypatch.setattr("tunesmith.runtime.ranks.time.sleep", waited.append)
+
+    def fail(arguments):
+        raise DataError("no such file")
+
+    command(fail)
+    assert main(["probe"]) == DataError.exit_code
+    assert capsys.readouterr().err == "error: [process 3] no such file\n"
+    assert len(waited) == 1

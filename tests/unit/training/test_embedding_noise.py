@@ -14,10 +14,14 @@ DIM = 64
 def noise_of(batch, alpha):
     embeddings = torch.nn.Embedding(420, DIM)
     torch.nn.init.zeros_(embeddings.weight)
-    with EmbeddingNoise(embeddings, alpha).on(batch):
-        noise = embeddings(batch["input_ids"]).detach()
-    assert not embeddings(batch["input_ids"]).any()  # the noise ends with the batch
-    return noise
+    noise = EmbeddingNoise(embeddings, alpha)
+    with noise.attached():
+        with noise.on(batch):
+            found = embeddings(batch["input_ids"]).detach()
+        assert not embeddings(batch["input_ids"]).any()  # it ends with the batch
+    with noise.on(batch):
+        assert not embeddings(batch["input_ids"]).any()  # and is gone after the training
+    return found
 
 
 def by_sample(batch, values):
@@ -55,13 +59,20 @@ def test_rows_without_mask_or_positions_are_full():
     assert sample_lengths({"input_ids": torch.zeros(2, 3, dtype=torch.long)}).tolist() == [[3.0] * 3] * 2
 
 
-def test_noise_is_on_in_training_only(tmp_path):
-    model = tiny_model("llama")
-    trainer = tiny_trainer(tmp_path, ROWS, model=model, layout="flat", plan={"neftune_noise_alpha": 5.0})
-    batch = build_collator("flat", pad_token_id=417)(ROWS)
-    losses = []
-    for is_training in (True, True, False, False):
-        model.train(is_training)
-        losses.append(trainer.compute_loss(model, trainer._prepare_inputs(batch)).item())
-    assert losses[0] != losses[1]
-    assert losses[2] == losses[3]
+def test_noise_is_on_in_training_and_off_in_evaluation(tmp_path):
+    found = []
+    for alpha in (None, 5.0):
+        trainer = tiny_trainer(
+            tmp_path,
+            ROWS,
+            model=tiny_model("llama"),
+            layout="flat",
+            evals=ROWS,
+            eval_on_start=True,
+            plan={"neftune_noise_alpha": alpha},
+        )
+        trainer.train()
+        log = trainer.state.log_history
+        found.append((log[0]["eval_loss"], log[1]["loss"]))
+    assert found[0][0] == found[1][0]
+    assert found[0][1] != found[1][1]

@@ -1,0 +1,26 @@
+from dataclasses import replace
+
+import pytest
+
+from tests.tiny.runs import tiny_run, write_dataset, write_model
+from tunesmith.training.run import prepare_parts
+
+
+@pytest.fixture(scope="session")
+def toy_place(tmp_path_factory):
+    """A folder with a toy model and data set."""
+    folder = tmp_path_factory.mktemp("toy")
+    write_model(folder / "model")
+    write_dataset(folder / "data")
+    return folder
+
+
+@pytest.fixture
+def make_parts(toy_place, tmp_path):
+    """Return a function that prepares everything for a toy run with some settings; fields of the parts may be given."""
+
+    def make(changes=None, **settings):
+        parts = prepare_parts(tiny_run(toy_place, output_dir=str(tmp_path / "out"), **settings))
+        return replace(parts, **(changes or {}))
+
+    return make
