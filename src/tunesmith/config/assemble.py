@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
+from tunesmith.config.evaluating import METRIC_PREFIX, SMALLER_IS_BETTER
 from tunesmith.config.objective import STAGES
 from tunesmith.config.run_config import Origin, RunConfig
 from tunesmith.config.settings import GROUPS, all_settings
@@ -57,6 +58,8 @@ def _implied_values(values: Mapping[str, object]) -> Iterator[tuple[str, object,
             yield "metric_for_best_model", "loss", f"{key} goes by it"
     if values.get("early_stopping_steps") is not None:
         yield "metric_for_best_model", "loss", "early_stopping_steps goes by it"
+    if str(values.get("metric_for_best_model")).removeprefix(METRIC_PREFIX) in SMALLER_IS_BETTER:
+        yield "greater_is_better", False, f"metric_for_best_model is {values['metric_for_best_model']}"
 
 
 def _keys(group: str) -> list[str]:

@@ -1,9 +1,24 @@
 """Settings of measuring the model during and after training; a part of the training group."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from tunesmith.config.constraints import NonNegativeFloat, PositiveFloat, PositiveInt
+
+METRICS: Mapping[str, str | None] = {
+    "loss": None,
+    "perplexity": None,
+    "accuracy": "compute_accuracy",
+    "bleu-4": "predict_with_generate",
+    "rouge-1": "predict_with_generate",
+    "rouge-2": "predict_with_generate",
+    "rouge-l": "predict_with_generate",
+}
+"""What evaluation measures, with the switch that each needs, if any."""
+
+METRIC_PREFIX = "eval_"
+SMALLER_IS_BETTER = ("loss", "perplexity")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +44,16 @@ class EvaluatingSettings:
     """Keep the best checkpoint by `metric_for_best_model` as the result. Saving and evaluating have to coincide."""
 
     metric_for_best_model: str | None = None
-    """Number that decides which checkpoint is best, such as `eval_loss`; the evaluation loss when not set.
+    """Number that decides which checkpoint is best; the evaluation loss when not set.
+
+    One of `loss`, `perplexity`, `accuracy` (with `compute_accuracy`), `bleu-4`, `rouge-1`, `rouge-2` and `rouge-l`
+    (with `predict_with_generate`), with or without `eval_` in front.
 
     Used by `load_best_model_at_end`, `early_stopping_steps`, `save_strategy: best`, `save_total_limit` (the best
     checkpoint stays) and schedules that go by the evaluation."""
 
     greater_is_better: bool | None = None
-    """Whether a larger `metric_for_best_model` is better. When not set: yes, unless its name ends in `loss`."""
+    """Whether a larger `metric_for_best_model` is better. When not set: yes, but no for loss and perplexity."""
 
     early_stopping_steps: PositiveInt | None = None
     """Stop after this many evaluations in a row without an improvement."""

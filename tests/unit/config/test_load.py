@@ -330,7 +330,7 @@ def test_the_best_evaluation_is_that_of_the_loss_unless_a_metric_is_named(load, 
     config = load(**measured, **changes)
     assert config.training.metric_for_best_model == "loss"
     assert str(config.origin("metric_for_best_model")) == f"implied ({next(iter(changes))} goes by it)"
-    named = load(**measured, **changes | {"metric_for_best_model": "eval_accuracy"})
+    named = load(**measured, **changes | {"metric_for_best_model": "eval_accuracy", "compute_accuracy": True})
     assert named.training.metric_for_best_model == "eval_accuracy"
     assert load(**measured).training.metric_for_best_model is None
 

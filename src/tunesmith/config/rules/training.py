@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
+from tunesmith.config.evaluating import METRIC_PREFIX, METRICS, SMALLER_IS_BETTER
 from tunesmith.config.rules.registry import Finding, Question, rule
+from tunesmith.config.suggestions import render_suggestion
 
 _STEP_SETTINGS = ("logging_steps", "save_steps", "eval_steps")
 
@@ -145,15 +147,35 @@ def _is_multiple(save_steps: float, eval_steps: float) -> bool:
 
 
 @rule()
-def best_loss_is_the_smallest(question: Question) -> Iterator[Finding]:
-    """The best loss is the smallest."""
+def best_metric_is_measured(question: Question) -> Iterator[Finding]:
+    """A checkpoint can be the best only by a number that the run measures."""
     training = question.config.training
-    metric = training.metric_for_best_model or "loss"
-    if training.greater_is_better and metric in ("loss", "eval_loss"):
+    metric = training.metric_for_best_model
+    if metric is None or training.eval_strategy == "no":
+        return
+    name = metric.removeprefix(METRIC_PREFIX)
+    measured = [known for known, switch in METRICS.items() if switch is None or question.config.value(switch)]
+    if name in measured:
+        return
+    switch = METRICS.get(name)
+    hint = f" Set `{switch}: true` to measure it." if switch else render_suggestion(name, METRICS)
+    yield Finding(
+        ("metric_for_best_model",),
+        f"`metric_for_best_model` is {metric}, which this run does not measure; allowed is one of "
+        f"{', '.join(measured)}, with or without `{METRIC_PREFIX}` in front.{hint}",
+    )
+
+
+@rule()
+def best_loss_is_the_smallest(question: Question) -> Iterator[Finding]:
+    """The best loss is the smallest, and so is the best perplexity, which follows from it."""
+    training = question.config.training
+    metric = (training.metric_for_best_model or "loss").removeprefix(METRIC_PREFIX)
+    if training.greater_is_better and metric in SMALLER_IS_BETTER:
         yield Finding(
             ("greater_is_better", "metric_for_best_model"),
-            "`greater_is_better: true` with the evaluation loss would keep the worst model; name another metric in "
-            "`metric_for_best_model`.",
+            f"`greater_is_better: true` with the evaluation {metric} would keep the worst model; name another metric "
+            "in `metric_for_best_model`.",
         )
 
 

@@ -3,6 +3,7 @@ import inspect
 import pytest
 
 from tests.unit.config.conftest import GPU
+from tunesmith.config.evaluating import METRICS
 from tunesmith.config.rules.training import SCHEDULE_DETAILS
 
 EVALUATED = {"val_size": 0.1, "eval_strategy": "steps", "eval_steps": 100}
@@ -79,6 +80,24 @@ EVALUATED = {"val_size": 0.1, "eval_strategy": "steps", "eval_steps": 100}
             "greater_is_better: `greater_is_better: true` with the evaluation loss would keep the worst",
         ),
         (
+            EVALUATED | {"metric_for_best_model": "perplexity", "greater_is_better": True},
+            "greater_is_better: `greater_is_better: true` with the evaluation perplexity would keep the worst",
+        ),
+        (
+            EVALUATED | {"metric_for_best_model": "eval_perplexty"},
+            (
+                "metric_for_best_model: `metric_for_best_model` is eval_perplexty, which this run does not measure; "
+                "allowed is one of loss, perplexity, with or without `eval_` in front. Did you mean `perplexity`?"
+            ),
+        ),
+        (
+            EVALUATED | {"metric_for_best_model": "rouge-1", "compute_accuracy": True},
+            (
+                "metric_for_best_model: `metric_for_best_model` is rouge-1, which this run does not measure; allowed is "
+                "one of loss, perplexity, accuracy, with or without `eval_` in front. Set `predict_with_generate: true`"
+            ),
+        ),
+        (
             {"stage": "pt", "predict_with_generate": True, "val_size": 0.1},
             (
                 "predict_with_generate: `predict_with_generate: true` compares generated answers "
@@ -140,7 +159,9 @@ def test_contradictions_are_refused(problems, changes, message):
         EVALUATED | {"load_best_model_at_end": True, "save_steps": 0.3, "eval_steps": 0.1},
         EVALUATED | {"load_best_model_at_end": True, "eval_steps": None, "save_steps": 30, "logging_steps": 10},
         EVALUATED | {"load_best_model_at_end": True, "save_strategy": "best"},
-        EVALUATED | {"early_stopping_steps": 3, "metric_for_best_model": "eval_accuracy", "greater_is_better": True},
+        EVALUATED | {"early_stopping_steps": 3, "metric_for_best_model": "rouge-l", "predict_with_generate": True},
+        EVALUATED | {"compute_accuracy": True, "metric_for_best_model": "eval_accuracy", "greater_is_better": True},
+        EVALUATED | {"metric_for_best_model": "perplexity"},
         {"val_size": 0.1, "eval_on_start": True},
         {"eval_strategy": "no", "do_eval": False},
         {"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr": 1e-6}},
@@ -200,3 +221,16 @@ def test_the_details_of_each_schedule_are_those_of_transformers():
     for schedule, function in TYPE_TO_SCHEDULER_FUNCTION.items():
         parameters = inspect.signature(classes.get(schedule.value, function)).parameters
         assert set(SCHEDULE_DETAILS[schedule.value]) - {"verbose"} == set(parameters) - ours, schedule
+
+
+def test_the_metrics_of_generated_answers_are_those_that_are_scored():
+    from tunesmith.evaluation.text_metrics import score_texts
+
+    assert {name for name, switch in METRICS.items() if switch == "predict_with_generate"} == set(
+        score_texts(["a b"], ["a c"])
+    )
+
+
+def test_the_best_perplexity_is_the_smallest_without_saying_so(load):
+    assert load(**EVALUATED, metric_for_best_model="eval_perplexity").training.greater_is_better is False
+    assert load(**EVALUATED, metric_for_best_model="accuracy", compute_accuracy=True).training.greater_is_better is None
