@@ -24,7 +24,7 @@ def write_checkpoint(
     (staging / "model.safetensors").write_text(content)
     (staging / "deep").mkdir()
     (staging / "deep" / "state.pt").write_text("state")
-    finish_checkpoint(final, run_id=run_id, step=step, order=ORDER, is_resumable=is_resumable)
+    finish_checkpoint(final, run_id=run_id, step=step, order=ORDER, settings={}, is_resumable=is_resumable)
     return final
 
 

@@ -17,7 +17,8 @@ from tunesmith.objectives.next_token import NextTokenObjective
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.arguments import OneDeviceArguments
 from tunesmith.training.checkpoints import RowOrder
-from tunesmith.training.trainer import ObjectiveTrainer, TrainerPlan
+from tunesmith.training.trainer import ObjectiveTrainer
+from tunesmith.training.trainer_plan import TrainerPlan
 
 
 def uneven_rows(num_rows: int, *, seed: int = 0, vocab_size: int = 420) -> list[Example]:

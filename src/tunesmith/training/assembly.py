@@ -29,13 +29,16 @@ from tunesmith.training.callbacks.guards import NumberGuard
 from tunesmith.training.callbacks.interruption import Interruption
 from tunesmith.training.callbacks.last_line import LastLine
 from tunesmith.training.callbacks.samples import SamplePrinter, SamplePrompt
+from tunesmith.training.callbacks.schedule import FollowSchedule
 from tunesmith.training.checkpoints import RowOrder
+from tunesmith.training.lineage import decisive_settings
 from tunesmith.training.monitoring.log import LOG_FILE, LogFile
 from tunesmith.training.monitoring.progress import Progress
 from tunesmith.training.optimizers import LoraPlusRates
 from tunesmith.training.resume import ResumePoint, check_row_order
 from tunesmith.training.schedule import Schedule
-from tunesmith.training.trainer import ObjectiveTrainer, ScoreAnswers, TrainerPlan
+from tunesmith.training.trainer import ObjectiveTrainer
+from tunesmith.training.trainer_plan import ScoreAnswers, TrainerPlan
 
 _NUM_SAMPLE_PROMPTS = 3
 _GPU_PAD_MULTIPLE = 8
@@ -102,6 +105,7 @@ def assemble_trainer(parts: RunParts, point: ResumePoint | None) -> AssembledTra
         plan=TrainerPlan(
             run_id=uuid.uuid4().hex if point is None else point.manifest.run_id,
             order=order,
+            settings=decisive_settings(parts.config),
             sampler=sampler,
             save_total_limit=parts.config.training.save_total_limit,
             lora_plus=_lora_plus(parts.config),
@@ -215,6 +219,7 @@ def _callbacks(
         NumberGuard(trainer.step_record, parts.data.describe_row, scales_loss=parts.arguments.fp16),
         LogFile(parts.output_dir / LOG_FILE, trainer.meter),
         progress,
+        FollowSchedule(),
     ]
     if training.early_stopping_steps is not None:
         callbacks.append(EarlyStoppingCallback(training.early_stopping_steps))

@@ -61,6 +61,9 @@ class Manifest:
 
     step: int
     order: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    """What a run that goes on from here has to share, see `lineage.decisive_settings`."""
+
     is_resumable: bool
     """Whether it holds the optimizer, the schedule and the random state besides the weights."""
 
@@ -86,7 +89,9 @@ def start_checkpoint(final: Path) -> Path:
     return staging
 
 
-def finish_checkpoint(final: Path, *, run_id: str, step: int, order: RowOrder, is_resumable: bool) -> None:
+def finish_checkpoint(
+    final: Path, *, run_id: str, step: int, order: RowOrder, settings: Mapping[str, Any], is_resumable: bool
+) -> None:
     """Describe, sync and rename a filled folder; a checkpoint of the same name is replaced.
 
     Args:
@@ -94,6 +99,7 @@ def finish_checkpoint(final: Path, *, run_id: str, step: int, order: RowOrder, i
         run_id: Of the run that writes.
         step: Optimiser steps done.
         order: What decides the order of rows from here on.
+        settings: What else a run that goes on from here has to share; JSON values.
         is_resumable: Whether the training state is there besides the weights.
     """
     staging = staging_path(final)
@@ -105,6 +111,7 @@ def finish_checkpoint(final: Path, *, run_id: str, step: int, order: RowOrder, i
         "run_id": run_id,
         "step": step,
         "order": order.to_dict(),
+        "settings": dict(settings),
         "is_resumable": is_resumable,
         "files": {
             name: {"bytes": (staging / name).stat().st_size, "sha256": file_digest(staging / name)} for name in names
@@ -135,6 +142,7 @@ def read_manifest(checkpoint: Path) -> Manifest:
             run_id=str(content["run_id"]),
             step=int(content["step"]),
             order=dict(content["order"]),
+            settings=dict(content["settings"]),
             is_resumable=bool(content["is_resumable"]),
             files=dict(content["files"]),
         )

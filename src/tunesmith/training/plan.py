@@ -78,7 +78,7 @@ def _steps(parts: RunParts, schedule: Schedule, point: ResumePoint | None) -> st
     if parts.ranks.world_size > 1:
         factors += f" x {parts.ranks.world_size} processes"
     text = (
-        f"{schedule.total_steps:,} of {schedule.rows_per_step:,} rows ({factors}), "
+        f"{schedule.total_steps:,}, each of {schedule.rows_per_step:,} rows ({factors}), "
         f"{schedule.total_steps / schedule.steps_per_epoch:.2f} epochs"
     )
     return text if point is None else f"{text}; going on after step {point.manifest.step:,}"

@@ -21,6 +21,7 @@ from tunesmith.runtime.ranks import Ranks, current_ranks
 from tunesmith.training.arguments import build_training_arguments
 from tunesmith.training.assembly import AssembledTrainer, RunParts, assemble_trainer
 from tunesmith.training.layout import resolve_layout
+from tunesmith.training.lineage import check_same_run
 from tunesmith.training.plan import render_plan
 from tunesmith.training.results import save_evaluation, save_plot, save_predictions, save_settings, save_training
 from tunesmith.training.resume import ResumePoint, resolve_resume_point
@@ -52,6 +53,8 @@ def run_training(config: RunConfig) -> TrainingResult:
     training = config.training
     check_writable(training.output_dir or ".", "output_dir")
     point = resolve_resume_point(training.resume_from_checkpoint, training.output_dir or ".")
+    if point is not None:
+        check_same_run(config, point.manifest.settings, point.path)
     parts = prepare_parts(config)
     assembled = assemble_trainer(parts, point)
     plan = render_plan(parts, point)

@@ -7,9 +7,8 @@ checkpoints are written beside and renamed. A contract test compares what is ove
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import EvalLoopOutput
 
 from tunesmith.data.batches import BOOKKEEPING_KEYS
-from tunesmith.data.loading.samplers import EpochSampler, SequentialSampler
+from tunesmith.data.loading.samplers import SequentialSampler
 from tunesmith.errors import CheckpointError
 from tunesmith.evaluation.perplexity import measure_loss
 from tunesmith.models.heads import find_base_model
@@ -30,7 +29,6 @@ from tunesmith.runtime.files import atomic_files, explain_failed_writes, write_j
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.callbacks.guards import StepRecord
 from tunesmith.training.checkpoints import (
-    RowOrder,
     checkpoint_path,
     finish_checkpoint,
     rotate_checkpoints,
@@ -40,33 +38,11 @@ from tunesmith.training.checkpoints import (
 from tunesmith.training.embedding_noise import EmbeddingNoise
 from tunesmith.training.loaders import ProcessBatches, build_loader
 from tunesmith.training.monitoring.meter import RunMeter, StepCounts, count_real_tokens
-from tunesmith.training.optimizers import LoraPlusRates, build_parameter_groups, keep_embeddings_exact
+from tunesmith.training.optimizers import build_parameter_groups, keep_embeddings_exact
 from tunesmith.training.resume import RUN_STATE, ResumePoint, load_run_state
+from tunesmith.training.trainer_plan import TrainerPlan
 
 _MAKE_ROOM = "Earlier checkpoints are whole: make room and go on with resume_from_checkpoint=true."
-
-ScoreAnswers = Callable[[Any, str], dict[str, float]]
-"""(evaluation set, prefix of the metrics) -> metrics of generated answers, names with the prefix."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrainerPlan:
-    """What a run needs besides `TrainingArguments`."""
-
-    run_id: str
-    order: RowOrder
-    sampler: EpochSampler | None
-    """Order of the training rows; `None` for a run that only evaluates."""
-
-    save_total_limit: int | None = None
-    """Checkpoints kept; not given to transformers, whose rotation removes other runs' checkpoints too."""
-
-    lora_plus: LoraPlusRates | None = None
-    neftune_noise_alpha: float | None = None
-    """Strength of the noise on embeddings; not given to transformers, whose noise depends on the layout of a batch."""
-
-    reports_accuracy: bool = False
-    score_answers: ScoreAnswers | None = None
 
 
 class ObjectiveTrainer(Trainer):
@@ -368,6 +344,7 @@ class ObjectiveTrainer(Trainer):
                 run_id=self.plan.run_id,
                 step=self.state.global_step,
                 order=self.plan.order,
+                settings=self.plan.settings,
                 is_resumable=not self.args.save_only_model,
             )
             rotate_checkpoints(

@@ -29,7 +29,8 @@ def test_packing_and_padding_are_said(make_parts):
 def test_a_resumed_run_says_where_it_goes_on(make_parts, tmp_path):
     point = resolve_resume_point(str(write_checkpoint(tmp_path, 4)), tmp_path)
     assert (
-        lines_of(make_parts(), point)["steps"] == "6 of 4 rows (4 x 1 accumulated), 1.00 epochs; going on after step 4"
+        lines_of(make_parts(), point)["steps"]
+        == "6, each of 4 rows (4 x 1 accumulated), 1.00 epochs; going on after step 4"
     )
 
 

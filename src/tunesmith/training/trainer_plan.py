@@ -1,0 +1,35 @@
+"""What the trainer of a run is told besides `TrainingArguments`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tunesmith.data.loading.samplers import EpochSampler
+from tunesmith.training.checkpoints import RowOrder
+from tunesmith.training.optimizers import LoraPlusRates
+
+ScoreAnswers = Callable[[Any, str], dict[str, float]]
+"""(evaluation set, prefix of the metrics) -> metrics of generated answers, names with the prefix."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerPlan:
+    """What a run needs besides `TrainingArguments`."""
+
+    run_id: str
+    order: RowOrder
+    sampler: EpochSampler | None
+    """Order of the training rows; `None` for a run that only evaluates."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What a resumed run has to share besides the order of rows, see `lineage.decisive_settings`."""
+
+    save_total_limit: int | None = None
+    """Checkpoints kept; not given to transformers, whose rotation removes other runs' checkpoints too."""
+
+    lora_plus: LoraPlusRates | None = None
+    neftune_noise_alpha: float | None = None
+    """Strength of the noise on embeddings; not given to transformers, whose noise depends on the layout of a batch."""
+
+    reports_accuracy: bool = False
+    score_answers: ScoreAnswers | None = None
