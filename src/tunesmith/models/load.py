@@ -22,7 +22,7 @@ from tunesmith.errors import ModelError
 from tunesmith.models.adapters import apply_adapters
 from tunesmith.models.attention import AttentionChoice, check_isolation, resolve_attention
 from tunesmith.models.checkpointing import enable_gradient_checkpointing, resolve_gradient_checkpointing
-from tunesmith.models.completeness import check_complete
+from tunesmith.models.completeness import check_complete, explain_damaged_files
 from tunesmith.models.devices import resolve_device
 from tunesmith.models.gguf.metadata import read_metadata
 from tunesmith.models.gguf.weights import load_config as load_gguf_config
@@ -166,9 +166,9 @@ def _load_base(
             assert location.path is not None, "a GGUF file is on this disk"
             model = load_gguf_weights(read_metadata(location.path), config=model_config, **options)
         else:
-            model, info = AutoModelForCausalLM.from_pretrained(
-                location.source, config=model_config, output_loading_info=True, **options, **_hub_options(config.model)
-            )
+            options |= {"config": model_config, "output_loading_info": True, **_hub_options(config.model)}
+            with explain_damaged_files(location.name, location.path, "model_name_or_path"):
+                model, info = AutoModelForCausalLM.from_pretrained(location.source, **options)
             check_complete(location.name, info)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         raise _loading_error(location, config.model, error) from error

@@ -191,3 +191,22 @@ def test_the_family_of_an_adapter_is_that_of_its_base(run_config, model_folder, 
 def test_the_family_of_a_gguf_file_is_read_from_it(run_config, write_gguf):
     config = load_base_config(run_config(model_name_or_path=str(write_gguf(weights=True)[0])))
     assert (config.model_type, config.num_hidden_layers) == ("llama", 2)
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 5, 2000, -10])
+def test_a_weight_file_that_was_cut_off_is_named(kept_bytes, run_config, tmp_path):
+    tiny_model("llama").save_pretrained(tmp_path)
+    byte_level_tokenizer().save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:kept_bytes])
+    with pytest.raises(ModelError, match=rf"model_name_or_path: {file} is damaged .*copy it again"):
+        load(run_config(model_name_or_path=str(tmp_path)))
+
+
+def test_the_one_damaged_file_of_several_is_named(run_config, tmp_path):
+    tiny_model("llama").save_pretrained(tmp_path, max_shard_size="20KB")
+    byte_level_tokenizer().save_pretrained(tmp_path)
+    file = sorted(tmp_path.glob("*.safetensors"))[1]
+    file.write_bytes(file.read_bytes()[:-10])
+    with pytest.raises(ModelError, match=rf"{file} is damaged"):
+        load(run_config(model_name_or_path=str(tmp_path)), is_trainable=False)

@@ -4,6 +4,7 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from peft import LoraConfig, PeftConfig, PeftModel, PeftModelForCausalLM, TaskType, get_peft_model
 from peft.tuners.tuners_utils import BaseTunerLayer
@@ -14,6 +15,7 @@ from tunesmith.config import AdapterConfig
 from tunesmith.errors import ModelError
 from tunesmith.models.adapters.modules import resolve_module_names
 from tunesmith.models.adapters.targets import resolve_targets
+from tunesmith.models.completeness import explain_damaged_files
 
 logger = logging.getLogger(__name__)
 
@@ -94,11 +96,11 @@ def attach_adapter(model: PreTrainedModel, source: str, *, is_trainable: bool = 
         is_trainable: Whether its weights will be trained.
 
     Raises:
-        ModelError: The adapter does not fit: a shape differs, or some of its weights have no place, or places of it
-            no weights. peft itself leaves such weights out.
+        ModelError: A file is damaged, or the adapter does not fit: a shape differs, or some of its weights have no
+            place, or places of it no weights. peft itself leaves such weights out.
     """
     try:
-        with _renamed_flag_ignored():
+        with _renamed_flag_ignored(), explain_damaged_files(source, Path(source), "adapter_name_or_path"):
             settings = PeftConfig.from_pretrained(source)
             if settings.is_prompt_learning:
                 raise ModelError(

@@ -83,3 +83,11 @@ def test_a_prompt_is_no_adapter_that_can_be_merged(tmp_path):
     get_peft_model(tiny_model("llama"), prompt).save_pretrained(tmp_path)
     with pytest.raises(ModelError, match=r"is of kind PROMPT_TUNING, which has no weights to add"):
         attach_adapter(tiny_model("llama"), str(tmp_path))
+
+
+def test_an_adapter_file_that_was_cut_off_is_named(tmp_path):
+    file = tmp_path / "adapter_model.safetensors"
+    source = save_adapter(tmp_path)
+    file.write_bytes(file.read_bytes()[:-10])
+    with pytest.raises(ModelError, match=rf"adapter_name_or_path: {file} is damaged .*copy it again"):
+        attach_adapter(tiny_model("llama"), source)
