@@ -210,3 +210,21 @@ def test_the_one_damaged_file_of_several_is_named(run_config, tmp_path):
     file.write_bytes(file.read_bytes()[:-10])
     with pytest.raises(ModelError, match=rf"{file} is damaged"):
         load(run_config(model_name_or_path=str(tmp_path)), is_trainable=False)
+
+
+def test_an_adapter_that_goes_on_on_another_base_is_saved_as_one_of_it(run_config, model_folder, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    load(run_config(model_name_or_path=str(model_folder))).model.save_pretrained(first)
+    other = shutil.copytree(model_folder, tmp_path / "other-llama")
+    loaded = load(run_config(model_name_or_path=str(other), adapter_name_or_path=[str(first)]))
+    assert f"the adapter {first} was trained on {model_folder}, and is put on {other}" in loaded.notes
+    loaded.model.save_pretrained(second)
+    assert load(run_config(model_name_or_path=str(second))).model.get_base_model().name_or_path == str(other)
+
+
+def test_a_base_that_only_lies_elsewhere_is_no_other(run_config, model_folder, tmp_path):
+    load(run_config(model_name_or_path=str(model_folder))).model.save_pretrained(tmp_path / "adapter")
+    moved = shutil.copytree(model_folder, tmp_path / "elsewhere" / model_folder.name)
+    config = run_config(model_name_or_path=str(moved), adapter_name_or_path=[str(tmp_path / "adapter")])
+    for is_trainable in (True, False):
+        assert not any("was trained on" in note for note in load(config, is_trainable=is_trainable).notes)

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from tunesmith.config import AdapterConfig
 from tunesmith.errors import ModelError
 from tunesmith.models.adapters.freeze import apply_freeze
-from tunesmith.models.adapters.lora import add_lora, continue_adapter, merge_adapters
+from tunesmith.models.adapters.lora import add_lora, continue_adapter, find_foreign_base, merge_adapters
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ def apply_adapters(
         trained_dtype: Type that trained weights are brought to.
         is_trainable: False for a model that is only run: nothing is trainable then.
     """
+    base, given = model.name_or_path, tuple(adapters)
     adapters = list(adapters)
     continued = adapters.pop() if _continues(config, adapters, is_trainable) else None
     model = merge_adapters(model, adapters)
@@ -49,7 +50,7 @@ def apply_adapters(
     adapted: PreTrainedModel | PeftModel = model
     if not is_trainable:
         model.requires_grad_(False)
-        return AdaptedModel(model.eval(), tuple(notes))
+        return AdaptedModel(model.eval(), (*notes, *_note_foreign_bases(given, base)))
     if config.finetuning_type == "full":
         model.requires_grad_(True)
     elif config.finetuning_type == "freeze":
@@ -61,7 +62,15 @@ def apply_adapters(
         adapted, more = add_lora(model, config)
         notes.extend(more)
     _cast_trained(adapted, trained_dtype)
-    return AdaptedModel(adapted.train(), tuple(notes))
+    return AdaptedModel(adapted.train(), (*notes, *_note_foreign_bases(given, base)))
+
+
+def _note_foreign_bases(adapters: Sequence[str], base: str) -> list[str]:
+    return [
+        f"the adapter {adapter} was trained on {foreign}, and is put on {base}"
+        for adapter in adapters
+        if (foreign := find_foreign_base(adapter, base)) is not None
+    ]
 
 
 def _continues(config: AdapterConfig, adapters: Sequence[str], is_trainable: bool) -> bool:

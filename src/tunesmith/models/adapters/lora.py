@@ -68,13 +68,26 @@ def _touches_tied_weights(model: PreTrainedModel, names: Sequence[str]) -> bool:
 
 
 def continue_adapter(model: PreTrainedModel, source: str) -> PeftModel:
-    """Put a saved adapter on a model and go on training it.
+    """Put a saved adapter on a model and go on training it; it will be saved as one of this model.
 
     Args:
-        model: The base model; what the adapter says about its base does not matter.
+        model: The base model, which may be another one than the adapter says.
         source: Folder of the adapter.
     """
     return attach_adapter(model, source, is_trainable=True)
+
+
+def find_foreign_base(source: str, base: str) -> str | None:
+    """Return which model an adapter says it belongs to, where that is another one than it is put on.
+
+    Only the last parts of the names are compared: the same model may lie elsewhere, or come from a hub.
+    """
+    recorded = PeftConfig.from_pretrained(source).base_model_name_or_path
+    return recorded if recorded and _last_part(recorded) != _last_part(base) else None
+
+
+def _last_part(name: str) -> str:
+    return name.replace("\\", "/").rstrip("/").rpartition("/")[2]
 
 
 def merge_adapters(model: PreTrainedModel, sources: Sequence[str]) -> PreTrainedModel:
@@ -108,6 +121,7 @@ def attach_adapter(model: PreTrainedModel, source: str, *, is_trainable: bool = 
                     "to add to the model's. Give a LoRA adapter."
                 )
             settings.inference_mode = not is_trainable
+            settings.base_model_name_or_path = model.name_or_path  # of which it is one from here on
             wrapped = PeftModelForCausalLM(model, settings)
             result = wrapped.load_adapter(source, "default", is_trainable=is_trainable)
     except (RuntimeError, ValueError, OSError) as error:
