@@ -10,6 +10,25 @@ from tunesmith.config.constraints import (
     TreeMapping,
 )
 
+TEMPLATE_NAMES = (
+    "alpaca",
+    "chatml",
+    "deepseek3",
+    "default",
+    "gemma",
+    "llama2",
+    "llama3",
+    "mistral",
+    "phi",
+    "qwen",
+    "qwen2",
+    "qwen2_5",
+    "qwen3",
+    "smollm2",
+    "vicuna",
+)
+"""What `template` accepts besides `auto`. Settings know the names alone; the templates are in `data.chat`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
+from tunesmith.config.data import TEMPLATE_NAMES
 from tunesmith.config.rules.registry import Finding, Question, rule
+from tunesmith.config.suggestions import render_suggestion
 
 _SMALLEST_CUTOFF = 8
 
@@ -17,6 +19,17 @@ def cutoff_leaves_room(question: Question) -> Iterator[Finding]:
             f"`cutoff_len` is {cutoff}; allowed is {_SMALLEST_CUTOFF} or more, since a role header and one token of an "
             "answer have to fit.",
         )
+
+
+@rule()
+def template_is_known(question: Question) -> Iterator[Finding]:
+    """Names of templates are checked before a tokenizer is loaded; training on plain text uses none."""
+    name = question.config.data.template
+    known = ("auto", *TEMPLATE_NAMES)
+    if not name or name in known or (question.config.objective.stage == "pt" and question.purpose == "train"):
+        return
+    hint = render_suggestion(name, known)
+    yield Finding(("template",), f"`template` is {name}; allowed is one of {', '.join(known)}.{hint}")
 
 
 @rule()

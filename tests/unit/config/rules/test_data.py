@@ -1,5 +1,7 @@
 import pytest
 
+from tunesmith.config.data import TEMPLATE_NAMES
+
 
 @pytest.mark.parametrize(
     ("changes", "message"),
@@ -93,3 +95,26 @@ def test_streaming_is_refused_together_with_a_missing_length(problems):
             "or `num_train_epochs`."
         ),
     ]
+
+
+@pytest.mark.parametrize(("name", "nearest"), [("ChatML", "chatml"), ("lama3", "llama3"), ("Auto", "auto")])
+def test_an_unknown_template_is_refused_with_the_nearest(problems, name, nearest):
+    for purpose in ("train", "generate", "read"):
+        (found,) = problems(template=name, purpose=purpose)
+        assert found.startswith(f"template: `template` is {name}; allowed is one of auto, alpaca, chatml, ")
+        assert found.endswith(f" vicuna. Did you mean `{nearest}`?")
+
+
+def test_plain_text_uses_no_template(problems):
+    assert problems(stage="pt", template="nonsense") == []
+
+
+@pytest.mark.parametrize("name", [None, "auto", "qwen2_5"])
+def test_a_known_template_is_taken(problems, name):
+    assert problems(template=name) == []
+
+
+def test_settings_know_the_names_of_all_templates():
+    from tunesmith.data.chat.catalog import template_names
+
+    assert template_names() == TEMPLATE_NAMES

@@ -93,8 +93,8 @@ EVALUATED = {"val_size": 0.1, "eval_strategy": "steps", "eval_steps": 100}
         (
             EVALUATED | {"metric_for_best_model": "rouge-1", "compute_accuracy": True},
             (
-                "metric_for_best_model: `metric_for_best_model` is rouge-1, which this run does not measure; allowed is "
-                "one of loss, perplexity, accuracy, with or without `eval_` in front. Set `predict_with_generate: true`"
+                "metric_for_best_model: `metric_for_best_model` is rouge-1, which this run does not measure; allowed "
+                "is one of loss, perplexity, accuracy, with or without `eval_` in front. Set `predict_with_generate"
             ),
         ),
         (
