@@ -1,9 +1,9 @@
 """Words of a command line to a file and overrides: `FILE key=value --key value --key=value --flag --list a b`."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from tunesmith.config.coercion import PlainText
+from tunesmith.config.coercion import PlainText, render_value
 from tunesmith.config.entries import Entry
 from tunesmith.config.files import FILE_ENDINGS
 from tunesmith.config.llamafactory import known_keys
@@ -30,7 +30,7 @@ def parse_command_line(argv: Sequence[str]) -> tuple[str | None, tuple[str, ...]
 
 
 def parse_overrides(words: Sequence[str]) -> tuple[list[Entry], list[ConfigProblem]]:
-    """Turn override words into entries, in order; a later one for the same key wins."""
+    """Turn override words into entries, in order; a key that is given two values is a problem."""
     entries: list[Entry] = []
     problems: list[ConfigProblem] = []
     rest = list(words)
@@ -46,13 +46,35 @@ def parse_overrides(words: Sequence[str]) -> tuple[list[Entry], list[ConfigProbl
             entries.append(_entry(assignment[1], PlainText(assignment[2]), f"{assignment[1]}=..."))
         else:
             problems.append(_stray(word))
-    return entries, problems
+    return entries, problems + list(_find_repeated(entries))
+
+
+def _find_repeated(entries: Sequence[Entry]) -> Iterator[ConfigProblem]:
+    """Yield a problem for every key with two values: one of them would be lost without a word."""
+    first: dict[str, Entry] = {}
+    for entry in entries:
+        earlier = first.setdefault(entry.key, entry)
+        if earlier.value == entry.value:
+            continue
+        setting = all_settings().get(entry.key)
+        values = f"{render_value(earlier.value)} and {render_value(entry.value)}"
+        shown = "with different values" if setting is not None and setting.secret else f"as {values}"
+        yield ConfigProblem(
+            entry.origin.where, f"`{entry.key}` is given twice on the command line, {shown}; keep one of them."
+        )
 
 
 def _take_flag(key: str, rest: list[str], entries: list[Entry], problems: list[ConfigProblem]) -> None:
-    """Read the values of `--key`: every word up to the next flag or `known_key=value`."""
+    """Read the values of `--key`: every word up to the next flag or `key=value`.
+
+    The first word may look like one, as in `--default_system a=b`, and so may all parts of a mapping.
+    """
+    setting = all_settings().get(key)
+    takes_pairs = setting is not None and setting.takes_mapping
     values: list[str] = []
     while rest and not _FLAG.fullmatch(rest[0]) and not _sets_known_key(rest[0]):
+        if values and not takes_pairs and _ASSIGNMENT.fullmatch(rest[0]):
+            break
         values.append(rest.pop(0))
     where = f"--{key}"
     if values:
@@ -60,7 +82,6 @@ def _take_flag(key: str, rest: list[str], entries: list[Entry], problems: list[C
         entries.append(_entry(key, value, where))
         return
     negated = all_settings().get(key.removeprefix("no_")) if key.startswith("no_") else None
-    setting = all_settings().get(key)
     if negated is not None and setting is None and negated.is_switch:
         entries.append(_entry(negated.key, PlainText("false"), where))
     elif setting is not None and not setting.is_switch:

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from tunesmith.cli.model_arguments import expand_model_arguments, find_base_model
+from tunesmith.config import load_config
 from tunesmith.errors import ConfigError, ModelError
 
 FLAGS = {"--adapter": "adapter_name_or_path", "--system": "default_system"}
@@ -62,6 +63,15 @@ def test_the_folder_of_an_adapter_stands_for_its_model_and_itself(tmp_path):
         adapter,
         "second",
     ]
+
+
+def test_an_unknown_setting_after_an_adapter_is_no_adapter(tmp_path):
+    words = expand(write_adapter(tmp_path / "run", base_model_name_or_path="a/base"), "max_new_token=3", "top_k=2")
+    with pytest.raises(
+        ConfigError, match=r"`max_new_token` is not a setting\. Did you mean `max_new_tokens`\?"
+    ) as caught:
+        load_config(None, words, environ={}, purpose="generate")
+    assert len(caught.value.problems) == 1
 
 
 def test_an_adapter_that_does_not_name_its_model_is_refused_with_the_way_out(tmp_path):

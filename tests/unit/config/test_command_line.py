@@ -61,6 +61,14 @@ def test_a_known_key_that_is_not_supported_ends_the_list_before_it():
     assert parse("--dataset", "a", "deepspeed=x.json") == ({"dataset": "a", "deepspeed": "x.json"}, [])
 
 
+def test_an_unknown_key_ends_the_list_before_it_and_is_left_to_the_check_of_names():
+    assert parse("--adapter_name_or_path", "a", "b", "max_new_token=3") == (
+        {"adapter_name_or_path": ["a", "b"], "max_new_token": "3"},
+        [],
+    )
+    assert parse("--default_system", "a=b") == ({"default_system": "a=b"}, [])
+
+
 def test_a_flag_without_its_value_is_a_problem():
     _, problems = parse("--seed")
     assert problems == ["--seed: `seed` needs a value after it; allowed is a whole number, from 0 to 4294967295."]
@@ -75,3 +83,13 @@ def test_words_that_are_no_settings_are_problems():
 
 def test_an_unknown_flag_is_kept_for_the_check_of_names():
     assert parse("--no_such_thing") == ({"no_such_thing": "true"}, [])
+
+
+def test_a_key_with_two_values_is_a_problem_that_shows_both():
+    assert parse("seed=1", "--seed", "2")[1] == [
+        "--seed: `seed` is given twice on the command line, as 1 and 2; keep one of them."
+    ]
+    assert parse("hf_hub_token=abc", "hf_hub_token=def")[1] == [
+        "hf_hub_token=...: `hf_hub_token` is given twice on the command line, with different values; keep one of them."
+    ]
+    assert parse("seed=1", "--seed", "1", "optim_args.a=1", "optim_args.b=2")[1] == []
