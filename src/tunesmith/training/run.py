@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tunesmith.models import load_model, resolve_attention, resolve_device, reso
 from tunesmith.models.load import load_base_config
 from tunesmith.objectives import build_objective
 from tunesmith.runtime.files import check_writable
+from tunesmith.runtime.folder_lock import hold_folder
 from tunesmith.runtime.ranks import Ranks, current_ranks
 from tunesmith.training.arguments import build_training_arguments
 from tunesmith.training.assembly import AssembledTrainer, RunParts, assemble_trainer
@@ -50,8 +52,14 @@ def run_training(config: RunConfig) -> TrainingResult:
         TunesmithError: Something about the settings, data, model or checkpoint stands in the way, or the numbers of
             the run went bad; the message says what to do.
     """
+    output_dir = config.training.output_dir or "."
+    check_writable(output_dir, "output_dir")
+    with hold_folder(output_dir, "output_dir") if current_ranks().is_main else nullcontext():
+        return _run(config)
+
+
+def _run(config: RunConfig) -> TrainingResult:
     training = config.training
-    check_writable(training.output_dir or ".", "output_dir")
     point = resolve_resume_point(training.resume_from_checkpoint, training.output_dir or ".")
     if point is not None:
         check_same_run(config, point.manifest.settings, point.path)
