@@ -35,24 +35,34 @@ class CatalogSettings(Protocol):
     def row_variables(self) -> Mapping[str, str]: ...  # noqa: D102
 
 
+@dataclass(frozen=True, slots=True)
+class RawEntry:
+    """What stands in a catalogue under one name, and where."""
+
+    values: object
+    place: str
+
+
 @dataclass(frozen=True)
 class Catalog:
     """Named data sets of one folder."""
 
     folder: Path
-    entries: Mapping[str, DatasetEntry]
+    entries: Mapping[str, RawEntry]
+    """Entries as they stand. They are checked when they are used: the others are no matter of this run."""
+
     row_variables: tuple[tuple[str, str], ...] = ()
 
     def resolve(self, name: str) -> DatasetSpec:
         """Return the data set of a name of the catalogue, or of a path to a file or folder.
 
         Raises:
-            DataError: The name is not known (nearest ones are named), its files are missing, or the entry needs
-                something that is not supported yet.
+            DataError: The name is not known (nearest ones are named), its files are missing, or the entry has unknown
+                keys or wrong types, or needs something that is not supported yet.
         """
         entry = self.entries.get(name)
         if entry is not None:
-            return self._from_entry(entry)
+            return self._from_entry(parse_entry(name, entry.values, entry.place))
         path = self._find_path(name)
         if path is None:
             raise DataError(self._unknown_name(name))
@@ -117,18 +127,17 @@ def load_catalog(settings: CatalogSettings) -> Catalog:
     A missing file is fine: data sets may be named by path or stand in the configuration.
 
     Raises:
-        DataError: The file is not JSON, or an entry has unknown keys or wrong types.
+        DataError: The file is not a JSON object.
     """
     directory = settings.dataset_dir
     if directory == "ONLINE" or directory.startswith("REMOTE:"):
         raise DataError(f"dataset_dir is {directory!r}: catalogues on a hub are known but not yet supported")
     folder = Path(directory)
     path = folder / CATALOG_FILE
-    raw: dict[str, tuple[object, str]] = {}
+    entries: dict[str, RawEntry] = {}
     if path.is_file():
-        raw.update({name: (entry, str(path)) for name, entry in _read_catalog(path).items()})
-    raw.update({name: (entry, "dataset_info") for name, entry in (settings.dataset_info or {}).items()})
-    entries = {name: parse_entry(name, entry, place) for name, (entry, place) in raw.items()}
+        entries.update({name: RawEntry(values, str(path)) for name, values in _read_catalog(path).items()})
+    entries.update({name: RawEntry(values, "dataset_info") for name, values in (settings.dataset_info or {}).items()})
     return Catalog(folder, entries, tuple(sorted(settings.row_variables.items())))
 
 

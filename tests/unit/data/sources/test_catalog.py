@@ -53,6 +53,8 @@ def test_without_a_catalogue_the_missing_file_is_named(folder):
         ({"file_name": "rows.json", "columns": {"images": "i"}}, "uses columns.images, which is known but not yet"),
         ({"formatting": "alpaca"}, "has no file_name"),
         ({"file_name": "gone.json"}, "gone.json does not exist"),
+        ({"file_nam": "rows.json"}, r"info.json, data set 'toy': unknown key 'file_nam' \(did you mean 'file_name'"),
+        ("rows.json", "expected an object with file_name, columns ..., found str"),
         ({"file_name": "rows.json", "split": "test"}, "split is 'test'; local files have the split 'train'"),
     ],
 )
