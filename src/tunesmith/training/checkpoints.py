@@ -10,7 +10,8 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,16 @@ def start_checkpoint(final: Path) -> Path:
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir(parents=True)
     return staging
+
+
+@contextmanager
+def discard_unfinished(final: Path) -> Iterator[None]:
+    """Remove what was written of a checkpoint when the block raises: on a full disk it would keep the disk full."""
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(staging_path(final), ignore_errors=True)
+        raise
 
 
 def finish_checkpoint(

@@ -22,6 +22,7 @@ from tunesmith.runtime.folder_lock import hold_folder
 from tunesmith.runtime.ranks import Ranks, current_ranks
 from tunesmith.training.arguments import build_training_arguments
 from tunesmith.training.assembly import AssembledTrainer, RunParts, assemble_trainer
+from tunesmith.training.callbacks.custom import find_callbacks
 from tunesmith.training.layout import resolve_layout
 from tunesmith.training.lineage import check_same_run
 from tunesmith.training.plan import render_plan
@@ -85,7 +86,8 @@ def train(config: RunConfig) -> TrainingResult:
 
 
 def prepare_parts(config: RunConfig) -> RunParts:
-    """Load and prepare everything that a run needs; data come first, since their mistakes are found fastest."""
+    """Load and prepare everything that a run needs; what is found wrong fastest comes first: data before the model."""
+    find_callbacks(config.training.callbacks)
     ranks = current_ranks()
     transformers_logging.disable_progress_bar()
     device = resolve_device(use_cpu=config.training.use_cpu, ranks=ranks)

@@ -30,6 +30,7 @@ from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.callbacks.guards import StepRecord
 from tunesmith.training.checkpoints import (
     checkpoint_path,
+    discard_unfinished,
     finish_checkpoint,
     rotate_checkpoints,
     staging_path,
@@ -315,7 +316,7 @@ class ObjectiveTrainer(Trainer):
         """Write a checkpoint beside its place and rename it when it is whole."""
         started = time.perf_counter()
         final = checkpoint_path(self.args.output_dir, self.state.global_step)
-        with explain_failed_writes(final, CheckpointError, _MAKE_ROOM):
+        with explain_failed_writes(final, CheckpointError, _MAKE_ROOM), discard_unfinished(final):
             self._write_checkpoint(final)
         self.meter.add_pause(time.perf_counter() - started)
 

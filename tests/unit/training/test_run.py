@@ -13,7 +13,6 @@ from tests.tiny.runs import tiny_run, write_dataset, write_model
 from tests.tiny.training import weights
 from tunesmith.config import load_config
 from tunesmith.errors import CheckpointError, ConfigError, DataError, TrainingError
-from tunesmith.runtime.folder_lock import LOCK_FILE, hold_folder
 from tunesmith.training.resume import find_run_id
 from tunesmith.training.run import run_training, train
 
@@ -375,14 +374,3 @@ def test_answers_are_generated_where_trained_and_frozen_weights_differ_in_type(p
         max_new_tokens=3,
     )
     assert run_training(config).metrics["predict_num_predictions"] == 2
-
-
-def test_a_second_run_in_a_folder_in_use_is_refused_before_it_writes(place, tmp_path):
-    out = tmp_path / "out"
-    with hold_folder(out, "output_dir"):
-        before = sorted(out.iterdir())
-        with pytest.raises(ConfigError, match=rf"{out} is in use by another run \(process {os.getpid()} on"):
-            run_training(tiny_run(place, output_dir=str(out), max_steps=1))
-        assert sorted(out.iterdir()) == before
-    run_training(tiny_run(place, output_dir=str(out), max_steps=1))
-    assert not (out / LOCK_FILE).exists()

@@ -11,20 +11,32 @@ from tunesmith.errors import ConfigError
 
 
 def load_callbacks(names: Sequence[str]) -> list[TrainerCallback]:
-    """Import and create the user's callbacks, in order.
-
-    Modules are looked for in the working directory too, so that a file beside the configuration will do.
+    """Create the user's callbacks, in order.
 
     Args:
         names: `package.module:Class`; each class is created without arguments.
 
     Raises:
+        ConfigError: See `find_callbacks`.
+    """
+    return [kind() for kind in find_callbacks(names)]
+
+
+def find_callbacks(names: Sequence[str]) -> list[type[TrainerCallback]]:
+    """Import the classes of the user's callbacks, in order.
+
+    Modules are looked for in the working directory too, so that a file beside the configuration will do.
+
+    Args:
+        names: `package.module:Class`.
+
+    Raises:
         ConfigError: A module or class is not there, or is no `transformers.TrainerCallback`.
     """
-    return [_load(name) for name in names]
+    return [_find(name) for name in names]
 
 
-def _load(name: str) -> TrainerCallback:
+def _find(name: str) -> type[TrainerCallback]:
     module_name, _, class_name = name.partition(":")
     here = str(Path.cwd())
     if here not in sys.path:
@@ -48,4 +60,4 @@ def _load(name: str) -> TrainerCallback:
             f"callbacks: {name!r} names {there} in {module_name}. It must be a subclass of transformers.TrainerCallback"
             f" that takes no arguments; the module has: {', '.join(known) or 'none'}."
         )
-    return found()
+    return found
