@@ -22,6 +22,7 @@ from tunesmith.data.loading.datasets import ExampleDataset, PackedDataset, Part
 from tunesmith.data.loading.encoded import EncodedChunk, EncodedRows, EncodedRowsWriter
 from tunesmith.data.packing import Packs, best_fit_decreasing, concatenate_and_cut
 from tunesmith.data.progress import RowProgress
+from tunesmith.data.repeats import check_named_once
 from tunesmith.data.selection import RawChunk, select_chunks
 from tunesmith.data.sources import DatasetSpec, load_catalog
 from tunesmith.data.splits import hold_back
@@ -158,10 +159,11 @@ class _Preparation:
         """Encode every data set that the run names, or take it from the cache."""
         data = self.config.data
         catalog = load_catalog(data)
-        named = [("train", name) for name in data.dataset] + [("eval", name) for name in data.eval_dataset]
-        _check_named_once(data.dataset, "dataset")
-        _check_named_once(data.eval_dataset, "eval_dataset")
-        specs = [(role, catalog.resolve(name)) for role, name in named]
+        trained = [catalog.resolve(name) for name in data.dataset]
+        measured = [catalog.resolve(name) for name in data.eval_dataset]
+        check_named_once(trained, "dataset", val_size=data.val_size)
+        check_named_once(measured, "eval_dataset")
+        specs = [("train", spec) for spec in trained] + [("eval", spec) for spec in measured]
         digest = tokenizer_fingerprint(self.tokenizer)
         sets: list[PreparedSet] = []
         first_row_id = 0
@@ -264,15 +266,6 @@ def _packing_report(dataset: TrainableDataset | None, capacity: int) -> PackingR
     return PackingReport(
         packs=len(dataset), capacity=capacity, tokens=int(dataset.lengths.sum()), samples=len(dataset.packs.rows)
     )
-
-
-def _check_named_once(names: Sequence[str], setting: str) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise DataError(
-            f"{setting} names {', '.join(twice)} more than once, which could put one row on both sides of val_size. "
-            "Name each once; to see its rows more often, give it a larger num_samples in dataset_info."
-        )
 
 
 def _check_usable(spec: DatasetSpec, stage: str, tally: Tally) -> None:

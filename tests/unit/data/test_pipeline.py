@@ -220,6 +220,8 @@ def test_a_data_set_of_the_wrong_kind_names_set_stage_and_missing_field(folder):
 def test_a_data_set_named_twice_is_refused(folder):
     with pytest.raises(DataError, match=r"dataset names questions more than once.*num_samples"):
         prepare(folder, dataset="questions,more,questions")
+    with pytest.raises(DataError, match=r"both read \S*questions\.json"):
+        prepare(folder, dataset=f"questions,{folder / 'questions.json'}", val_size=0.5)
 
 
 def test_rows_that_teach_nothing_are_an_error(tmp_path):
