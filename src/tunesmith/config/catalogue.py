@@ -58,14 +58,16 @@ def read_catalogue(folder: Path) -> list[str]:
     """Return the names of the data sets that a folder's catalogue lists; none when it has no catalogue.
 
     Raises:
-        CatalogueError: The file is there and is not a JSON object.
+        CatalogueError: The folder is a file, or its catalogue is there and is not a JSON object.
     """
     path = folder / CATALOGUE_FILE
+    if folder.is_file():
+        raise CatalogueError(f"`dataset_dir` is '{folder}', which is a file; name the folder that holds {path.name}.")
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return []
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # the last by endless brackets
         raise CatalogueError(f"the catalogue {path} cannot be read as JSON: {error}.") from error
     if not isinstance(content, dict):
         raise CatalogueError(f"the catalogue {path} has to map names to descriptions of data sets.")

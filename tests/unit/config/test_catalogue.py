@@ -8,12 +8,24 @@ def test_a_folder_without_a_catalogue_lists_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("{", "cannot be read as JSON"), ("[]", "has to map names to descriptions")]
+    ("text", "message"),
+    [
+        ("{", "cannot be read as JSON"),
+        ("[" * 200_000, "cannot be read as JSON"),
+        ("[]", "has to map names to descriptions"),
+    ],
+    ids=["cut", "endless", "list"],
 )
 def test_a_broken_catalogue_is_refused(tmp_path, text, message):
     (tmp_path / "dataset_info.json").write_text(text)
     with pytest.raises(CatalogueError, match=message):
         read_catalogue(tmp_path)
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused_as_such(tmp_path):
+    (tmp_path / "rows.json").write_text("[]")
+    with pytest.raises(CatalogueError, match=r"`dataset_dir` is '\S*rows\.json', which is a file; name the folder"):
+        read_catalogue(tmp_path / "rows.json")
 
 
 def test_keys_that_mean_nothing_are_found_at_any_depth():

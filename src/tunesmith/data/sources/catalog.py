@@ -146,6 +146,8 @@ def _read_catalog(path: Path) -> Mapping[str, object]:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
         raise DataError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from error
+    except (OSError, ValueError, RecursionError) as error:  # no permission, other encodings, endless brackets
+        raise DataError(f"{path}: the JSON cannot be read: {error}") from error
     if not isinstance(content, dict):
         raise DataError(f"{path}: expected an object of data sets by name, found {type(content).__name__}")
     return content

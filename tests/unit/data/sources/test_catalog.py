@@ -100,6 +100,10 @@ def test_a_file_that_is_not_json_is_named_with_its_line(folder):
     (folder / "dataset_info.json").write_text('{\n"a": }', encoding="utf-8")
     with pytest.raises(DataError, match=r"dataset_info.json:2: not valid JSON"):
         catalog(folder)
+    for content in (b"\xff\xff", b"[" * 200_000):
+        (folder / "dataset_info.json").write_bytes(content)
+        with pytest.raises(DataError, match=r"dataset_info.json: the JSON cannot be read: "):
+            catalog(folder)
     (folder / "dataset_info.json").write_text("[]", encoding="utf-8")
     with pytest.raises(DataError, match="expected an object of data sets by name, found list"):
         catalog(folder)
