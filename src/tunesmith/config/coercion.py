@@ -115,13 +115,18 @@ class Number:
 
     whole: bool
     allowed: Range = field(default_factory=Range)
+    is_share_or_count: bool = False
+    """Whether numbers below 1 are shares and whole ones counts, so that 1 and 1.0 differ."""
 
     def convert(self, value: object) -> int | float:
         """Return the number; `1e-4`, `1E-4`, "1e-4" and 0.0001 are the same."""
         number = find_number(value)
         if number is None or (self.whole and number != int(number)) or not self.allowed.contains(number):
             raise MismatchError("")
-        return int(number) if self.whole else float(number)
+        if self.is_share_or_count and number == 1 and isinstance(number, float):
+            raise MismatchError(" As a share, 1.0 leaves no rows to train on; write 1 for one row.")
+        is_count = self.is_share_or_count and isinstance(number, int)  # kept, so that a saved 1 is read as 1 again
+        return int(number) if self.whole or is_count else float(number)
 
     def render(self) -> str:
         """Return the sort of number and its range."""

@@ -53,12 +53,18 @@ class KeepsCommas:
     """A list of sentences: one text is one item, however many commas it has."""
 
 
+@dataclass(frozen=True, slots=True)
+class IsShareOrCount:
+    """A share below 1 or a count from 1 on: 1 is one, and 1.0 is refused, since it reads like a share of all."""
+
+
 PathText = Annotated[str, IsPath()]
 PositiveInt = Annotated[int, Range(1)]
 NonNegativeInt = Annotated[int, Range(0)]
 PositiveFloat = Annotated[float, Range(0, low_open=True)]
 NonNegativeFloat = Annotated[float, Range(0)]
 Fraction = Annotated[float, Range(0, 1)]
+ShareOrCount = Annotated[float, Range(0), IsShareOrCount()]
 FractionBelowOne = Annotated[float, Range(0, 1, high_open=True)]
 
 Sentences = Annotated[tuple[str, ...], KeepsCommas()]

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 
 from tunesmith.config.constraints import (
-    NonNegativeFloat,
     PathText,
     PositiveInt,
+    ShareOrCount,
     TextMapping,
     TreeMapping,
 )
@@ -76,8 +76,9 @@ class DataConfig:
 
     For trying things out. Rows are capped first and packed afterwards."""
 
-    val_size: NonNegativeFloat = 0.0
+    val_size: ShareOrCount = 0.0
     """Part of `dataset` that is held back for evaluation: a share below 1, or a whole number of rows from 1 on.
+    1 is one row; 1.0 is refused, since a share of all leaves none to train on.
 
     Chosen with `seed`. Cannot be combined with `eval_dataset`."""
 

@@ -55,7 +55,7 @@ def _build_kind(kind: Kind) -> Schema:
             return {"enum": list(words)}
         case Boolean():
             return {"type": "boolean"}
-        case Number(whole, allowed):
+        case Number(whole=whole, allowed=allowed):
             number = {"type": "integer" if whole else "number"} | _build_bounds(allowed)
             # 1e-4 is text to editors that follow YAML 1.1, as it has no dot.
             return number if whole else {"anyOf": [number, {"type": "string", "pattern": _NUMBER_TEXT}]}

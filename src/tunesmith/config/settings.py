@@ -21,6 +21,7 @@ from tunesmith.config.coercion import (
 )
 from tunesmith.config.constraints import (
     IsPath,
+    IsShareOrCount,
     KeepsCommas,
     Range,
     ScalarMapping,
@@ -154,7 +155,7 @@ def _build_kind(annotation: Any) -> Kind:
         return Boolean()
     if annotation in (int, float):
         allowed = next((extra for extra in extras if isinstance(extra, Range)), Range())
-        return Number(annotation is int, allowed)
+        return Number(annotation is int, allowed, is_share_or_count=IsShareOrCount() in extras)
     if annotation is str:
         return Text(is_path=IsPath() in extras)
     raise TypeError(f"no kind of value is known for the annotation {annotation}")

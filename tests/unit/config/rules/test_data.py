@@ -97,6 +97,14 @@ def test_streaming_is_refused_together_with_a_missing_length(problems):
     ]
 
 
+@pytest.mark.parametrize("value", [1.0, "1.0", "1e0"])
+def test_all_rows_as_a_share_are_not_one_row(problems, load, value):
+    (found,) = problems(val_size=value)
+    assert found.endswith(" As a share, 1.0 leaves no rows to train on; write 1 for one row.")
+    assert problems(val_size="0.5") == problems(val_size="1") == problems(val_size=2.0) == []
+    assert str(load(val_size=1).data.val_size) == str(load(val_size="1").data.val_size) == "1"
+
+
 @pytest.mark.parametrize(("name", "nearest"), [("ChatML", "chatml"), ("lama3", "llama3"), ("Auto", "auto")])
 def test_an_unknown_template_is_refused_with_the_nearest(problems, name, nearest):
     for purpose in ("train", "generate", "read"):
