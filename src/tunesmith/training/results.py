@@ -14,7 +14,7 @@ from tunesmith.training.monitoring.log import measure_memory
 from tunesmith.training.monitoring.pace import render_duration
 from tunesmith.training.monitoring.plot import plot_run
 from tunesmith.training.plan import PLAN_FILE
-from tunesmith.training.resume import save_run_id
+from tunesmith.training.resume import ResumePoint, save_run_id
 from tunesmith.training.trainer import ObjectiveTrainer
 
 logger = logging.getLogger(__name__)
@@ -70,17 +70,32 @@ def render_summary(parts: RunParts, trainer: ObjectiveTrainer, figures: Mapping[
         f"{figures['data_wait_share']:.1%} of the time waiting for data",
     ]
     duration = render_duration(trainer.meter.busy_seconds)
+    num_steps = trainer.state.global_step
     return (
-        f"Trained {trainer.state.global_step:,} steps in {duration}: {', '.join(numbers)}.\n"
+        f"Trained {num_steps:,} step{'' if num_steps == 1 else 's'} in {duration}: {', '.join(numbers)}.\n"
         f"Results are in {parts.output_dir}."
     )
 
 
-def save_evaluation(trainer: ObjectiveTrainer) -> dict[str, Any]:
-    """Measure the evaluation set and write the figures."""
-    metrics: dict[str, Any] = trainer.evaluate()
+def save_evaluation(parts: RunParts, trainer: ObjectiveTrainer, point: ResumePoint | None) -> dict[str, Any]:
+    """Measure the evaluation set, unless the last step of this run just did, and write the figures."""
+    metrics = _find_last_evaluation(parts, trainer, point) or trainer.evaluate()
     trainer.save_metrics("eval", metrics)
+    logger.info("%s", render_scores("Evaluation", "eval", metrics))
     return metrics
+
+
+def _find_last_evaluation(
+    parts: RunParts, trainer: ObjectiveTrainer, point: ResumePoint | None
+) -> dict[str, Any] | None:
+    """Return the figures of the weights as they are now, if this run has measured them."""
+    step = trainer.state.global_step
+    if parts.config.training.load_best_model_at_end or step <= (0 if point is None else point.manifest.step):
+        return None
+    for line in reversed(trainer.state.log_history):
+        if line["step"] == step and "eval_loss" in line:
+            return {name: value for name, value in line.items() if name != "step"}
+    return None
 
 
 def save_predictions(parts: RunParts, assembled: AssembledTrainer) -> dict[str, Any]:
@@ -91,7 +106,18 @@ def save_predictions(parts: RunParts, assembled: AssembledTrainer) -> dict[str, 
     scores = predict(assembled.generator, rows, parts.tokenizer, path, options=options)
     metrics: dict[str, Any] = {f"predict_{name}": value for name, value in scores.items()}
     assembled.trainer.save_metrics("predict", metrics)
+    logger.info("%s\nThe answers are in %s.", render_scores("Prediction", "predict", metrics), path)
     return metrics
+
+
+def render_scores(title: str, prefix: str, metrics: Mapping[str, Any]) -> str:
+    """Return the scores of an evaluation as a line; how long it took is in the files."""
+    speeds = ("runtime", "per_second", "epoch")
+    scores = {name.removeprefix(f"{prefix}_"): value for name, value in metrics.items() if not name.endswith(speeds)}
+    numbers = [
+        f"{name} {value:.4f}" if isinstance(value, float) else f"{name} {value}" for name, value in scores.items()
+    ]
+    return f"{title}: {', '.join(numbers)}."
 
 
 def save_plot(parts: RunParts) -> None:

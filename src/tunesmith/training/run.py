@@ -74,9 +74,11 @@ def _run(config: RunConfig) -> TrainingResult:
         metrics.update(_train(parts, assembled, point))
     is_interrupted = assembled.interruption.step is not None
     if training.do_eval and not is_interrupted:
-        metrics.update(save_evaluation(assembled.trainer))
+        metrics.update(save_evaluation(parts, assembled.trainer, point))
     if training.do_predict and not is_interrupted:
         metrics.update(save_predictions(parts, assembled))
+    if not parts.trains:
+        logger.info("Results are in %s.", parts.output_dir)
     return TrainingResult(assembled.trainer, assembled.trainer.state, parts.output_dir, metrics, is_interrupted)
 
 

@@ -1,10 +1,11 @@
+import json
 from dataclasses import replace
 
 import pytest
 
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.assembly import assemble_trainer
-from tunesmith.training.results import render_summary, save_plot, save_settings
+from tunesmith.training.results import render_scores, render_summary, save_evaluation, save_plot, save_settings
 from tunesmith.training.resume import find_run_id
 
 
@@ -50,6 +51,31 @@ def test_the_summary_has_the_figures_that_count(make_parts):
         "Trained 1,200 steps in 0:01:15: loss 1.2500, 12,345 tokens, 165 tokens/s, peak memory 1.50 GB, "
         f"3.1% of the time waiting for data.\nResults are in {parts.output_dir}."
     )
+
+    trainer.state.global_step = 1
+    assert render_summary(parts, trainer, figures).startswith("Trained 1 step in ")
+
+
+def test_scores_are_shown_without_how_long_they_took():
+    metrics = {"eval_loss": 1.25, "eval_runtime": 3.0, "eval_samples_per_second": 2.0, "epoch": 1.0, "eval_rows": 2}
+    assert render_scores("Evaluation", "eval", metrics) == "Evaluation: loss 1.2500, rows 2."
+
+
+@pytest.mark.parametrize(("settings", "num_evaluations"), [({}, 1), ({"load_best_model_at_end": True}, 2)])
+def test_weights_are_not_evaluated_twice(settings, num_evaluations, make_parts, caplog):
+    caplog.set_level("INFO")
+    parts = make_parts(
+        do_eval=True, val_size=4, eval_strategy="steps", eval_steps=2, save_steps=2, max_steps=4, **settings
+    )
+    trainer = assemble_trainer(parts, None).trainer
+    trainer.train()
+    save_evaluation(parts, trainer, None)
+    figures = json.loads((parts.output_dir / "eval_results.json").read_text())
+    lines = [line for line in trainer.state.log_history if "eval_loss" in line and line["step"] == 4]
+    assert len(lines) == num_evaluations
+    assert figures["eval_loss"] == lines[-1]["eval_loss"]
+    assert figures.keys() >= {"eval_loss", "eval_perplexity", "eval_runtime", "epoch"}
+    assert f"Evaluation: loss {figures['eval_loss']:.4f}, perplexity" in caplog.text
 
 
 def test_the_accelerator_s_memory_is_shown_where_there_is_one(make_parts):
