@@ -4,6 +4,7 @@ Colour needs a terminal and no `NO_COLOR`. A console that cannot show a characte
 instead of a crash, so that Chinese text passes through an ASCII pipe without losing anything.
 """
 
+import codecs
 import importlib
 import io
 import sys
@@ -98,7 +99,7 @@ def _read_escaped(line: str) -> str:
     try:
         return line.encode(encoding, errors="surrogateescape").decode("utf-8")
     except UnicodeDecodeError as error:
-        other = "" if encoding.lower() == "utf-8" else f", nor {encoding}"
+        other = "" if codecs.lookup(encoding).name == "utf-8" else f", nor {encoding}"
         raise DataError(
             f"The input is not UTF-8{other}: byte 0x{error.object[error.start]:02x} in "
             f"{line.encode('ascii', errors='backslashreplace').decode('ascii')!r}. Convert it to UTF-8, or set "

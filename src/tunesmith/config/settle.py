@@ -111,6 +111,12 @@ def _refuse_unsupported(entry: Entry, settled: Settled, *, only_names: bool) -> 
     if new_name is not None:
         settled.problems.append(ConfigProblem(where, f"`{key}` is called `{new_name}` here; rename it."))
         return
+    if key.split(".")[0] in SECTION_NAMES:
+        message = (
+            f"`{key.split('.')[0]}` is a section of a file and holds settings; give those themselves, by their keys."
+        )
+        settled.problems.append(ConfigProblem(where, message))
+        return
     hint = render_suggestion(key, [*all_settings(), *known_keys(), *SECTION_NAMES])
     settled.problems.append(
         ConfigProblem(where, f"`{key}` is not a setting.{hint or ' See docs/options.md for all of them.'}")

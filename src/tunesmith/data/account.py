@@ -129,12 +129,11 @@ class DataReport:
         for report in self.sets:
             lines.extend(_render_set(report))
         if self.max_samples is not None:
-            lines.append(f"  max_samples: the first {self.max_samples:,} rows of each data set were read")
+            rows = "first row" if self.max_samples == 1 else f"first {self.max_samples:,} rows"
+            lines.append(f"  max_samples: only the {rows} of each data set")
         if self.held_back_examples:
-            lines.append(
-                f"  held back for evaluation: {self.held_back_examples:,} rows; "
-                f"{self.train_examples:,} left to train on"
-            )
+            rows = "1 row" if self.held_back_examples == 1 else f"{self.held_back_examples:,} rows"
+            lines.append(f"  held back for evaluation: {rows}; {self.train_examples:,} left to train on")
         if self.packing is not None:
             lines.append(
                 f"  packed: {self.packing.samples:,} samples in {self.packing.packs:,} rows of "

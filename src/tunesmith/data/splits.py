@@ -25,8 +25,9 @@ def hold_back(row_ids: NDArray[np.int64], val_size: float, seed: int) -> tuple[N
     sources = np.unique(row_ids)
     count = max(1, round(len(sources) * val_size)) if val_size < 1 else int(val_size)
     if count >= len(sources):
+        rows = "is only 1 usable row" if len(sources) == 1 else f"are only {len(sources)} usable rows"
         raise DataError(
-            f"val_size is {val_size:g}, but there are only {len(sources)} usable rows, and at least one must be left "
+            f"val_size is {val_size:g}, but there {rows}, and at least one must be left "
             "to train on. Lower val_size, or name other rows with eval_dataset."
         )
     chosen = np.random.default_rng(seed).choice(sources, size=count, replace=False)

@@ -108,9 +108,10 @@ def test_bytes_that_the_console_cannot_read_are_read_as_utf8(console, monkeypatc
     assert [output.read_line("") for _ in range(3)] == ["plain", "你好\u0081", None]
 
 
-def test_input_in_no_known_encoding_is_refused_with_its_bytes(console, monkeypatch):
+@pytest.mark.parametrize("encoding", ["utf-8", "UTF8"])
+def test_input_in_no_known_encoding_is_refused_with_its_bytes(console, monkeypatch, encoding):
     console()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9 x\n"), encoding="utf-8"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9 x\n"), encoding=encoding))
     with pytest.raises(DataError, match=r"The input is not UTF-8: byte 0xe9 in 'caf.*PYTHONIOENCODING"):
         output.read_line("")
 

@@ -125,7 +125,7 @@ def test_later_sources_win_and_origins_say_so(folder):
         "sft_args:\n  lora_rank: 2\n  cutoff_len: 102\n  val_size: 0.2\n"
     )
     environ = {"TUNESMITH_CUTOFF_LEN": "103", "TUNESMITH_VAL_SIZE": "0.3"}
-    config = load_config("run.yaml", ["val_size=0.4", "--val_size", "0.5"], stage="sft", environ=environ)
+    config = load_config("run.yaml", ["--val_size", "0.5"], stage="sft", environ=environ)
     assert (config.training.seed, str(config.origin("seed"))) == (1, "run.yaml:4")
     assert (config.adapter.lora_rank, str(config.origin("lora_rank"))) == (2, "run.yaml:9 (sft_args)")
     assert (config.data.cutoff_len, str(config.origin("cutoff_len"))) == (103, "TUNESMITH_CUTOFF_LEN")
@@ -285,6 +285,14 @@ def test_overrides_may_be_a_mapping(folder):
     assert config.training.learning_rate == 1e-4
     assert str(config.origin("learning_rate")) == "override learning_rate"
     assert problems_of(RUN, {"sed": 1}) == ["override sed: `sed` is not a setting. Did you mean `seed`?"]
+
+
+def test_a_section_given_as_a_setting_is_called_what_it_is(folder):
+    for word in ("sft_args=5", "sft_args.seed=5"):
+        (found,) = problems_of(RUN, [word])
+        assert found.endswith(
+            ": `sft_args` is a section of a file and holds settings; give those themselves, by their keys."
+        )
 
 
 def test_a_key_like_nothing_points_to_the_reference(folder):

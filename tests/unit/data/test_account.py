@@ -58,9 +58,17 @@ def test_the_report_reads_as_a_table_with_its_reasons():
     assert lines[2:] == [
         "  dropped, no answer: 1 (rows.json row 2)",
         "  cut to the token limit: answer cut 1",
-        "  max_samples: the first 5 rows of each data set were read",
-        "  held back for evaluation: 1 rows; 3 left to train on",
+        "  max_samples: only the first 5 rows of each data set",
+        "  held back for evaluation: 1 row; 3 left to train on",
         "  packed: 4 samples in 2 rows of 1,000 tokens, 63.0% full",
+    ]
+
+
+def test_one_row_is_no_rows():
+    lines = report_of(max_samples=1, held_back_examples=2, train_examples=3).render().splitlines()
+    assert lines[-2:] == [
+        "  max_samples: only the first row of each data set",
+        "  held back for evaluation: 2 rows; 3 left to train on",
     ]
 
 

@@ -18,5 +18,5 @@ def test_at_least_one_row_is_left_to_train_on():
     assert (len(train), len(held_back)) == (1, 1)
     with pytest.raises(DataError, match="val_size is 2, but there are only 2 usable rows"):
         hold_back(np.array([3, 8]), 2, seed=0)
-    with pytest.raises(DataError, match=r"val_size is 0.5, but there are only 1 usable rows"):
+    with pytest.raises(DataError, match=r"val_size is 0.5, but there is only 1 usable row, and"):
         hold_back(np.array([3]), 0.5, seed=0)
