@@ -53,6 +53,8 @@ def test_a_recipe_runs(name, toy_model, tmp_path, monkeypatch):
 
 
 def test_a_name_stands_for_the_file_and_its_rows():
+    for words in (["dataset_dir=rows"], ["--dataset_dir", "rows"], ["--dataset-dir=rows"]):
+        assert expand_recipe(["quickstart", *words]) == [str(FOLDER / "quickstart.yaml"), *words]
     assert expand_recipe(["quickstart", "max_steps=2"]) == [
         str(FOLDER / "quickstart.yaml"),
         f"dataset_dir={DATA_FOLDER}",
