@@ -169,7 +169,7 @@ def test_a_run_without_training_rows_has_only_evaluation_rows(folder):
 def test_the_second_run_reads_the_cache_and_a_changed_setting_does_not(folder, caplog):
     def log_of(**settings):
         caplog.clear()
-        with caplog.at_level(logging.INFO):
+        with caplog.at_level(logging.INFO, logger="tunesmith"):
             prepare(folder, **settings)
         return caplog.text
 
@@ -186,7 +186,7 @@ def test_moving_or_renaming_the_data_keeps_the_cache(folder, caplog):
     prepare(folder)
     (folder / "questions.json").rename(folder / "renamed.json")
     info = {"other": {"file_name": "renamed.json"}}
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, logger="tunesmith"):
         data = prepare(folder, dataset="other", dataset_info=info)
     assert "Data set other: 40 rows taken from the cache" in caplog.text
     assert data.describe_row(0) == f"data set other, file {folder / 'renamed.json'}, row 1"

@@ -68,7 +68,7 @@ def test_gguf_file_and_folder_are_models(run_config, write_gguf):
 
 
 def test_model_that_is_only_run_has_no_gradients_and_a_cache(run_config, model_folder, caplog):
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", logger="tunesmith")
     loaded = load(run_config(model_name_or_path=str(model_folder)), is_trainable=False)
     assert not any(parameter.requires_grad for parameter in loaded.model.parameters())
     assert not loaded.model.training
@@ -137,7 +137,7 @@ def test_asked_for_checkpointing_is_switched_on(run_config, model_folder):
 
 
 def test_parameter_status_is_logged_when_asked_for(run_config, model_folder, caplog):
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", logger="tunesmith")
     load(run_config(model_name_or_path=str(model_folder), print_param_status=True))
     assert "model.norm.weight (32,) float32 cpu frozen" in caplog.text
     assert "trainable " in caplog.text

@@ -14,11 +14,10 @@ _HOLD = """
 import os, sys, time
 from tunesmith.runtime.folder_lock import hold_folder
 with hold_folder(sys.argv[1], "output_dir"):
-    worker = os.fork()
-    if not worker:
+    if not os.fork():
+        print(os.getpid(), flush=True)  # from the worker: it has let go of the lock by now
         time.sleep(60)
         os._exit(0)
-    print(worker, flush=True)
     time.sleep(60)
 """
 

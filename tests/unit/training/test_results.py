@@ -63,7 +63,7 @@ def test_scores_are_shown_without_how_long_they_took():
 
 @pytest.mark.parametrize(("settings", "num_evaluations"), [({}, 1), ({"load_best_model_at_end": True}, 2)])
 def test_weights_are_not_evaluated_twice(settings, num_evaluations, make_parts, caplog):
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", logger="tunesmith")
     parts = make_parts(
         do_eval=True, val_size=4, eval_strategy="steps", eval_steps=2, save_steps=2, max_steps=4, **settings
     )

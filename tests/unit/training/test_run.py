@@ -245,7 +245,7 @@ def test_a_run_that_replaced_another_goes_on_from_its_own_checkpoint(place, tmp_
 
 
 def test_measuring_a_finished_run_does_not_take_over_its_folder(place, tmp_path, caplog):
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", logger="tunesmith")
     run_training(tiny_run(place, output_dir=str(tmp_path), max_steps=1))
     before = find_run_id(tmp_path)
     run_training(tiny_run(place, output_dir=str(tmp_path), do_train=False, do_eval=True, val_size=2))
