@@ -1,5 +1,6 @@
 """Orders of rows: a function of seed, epoch and lengths alone, so that a resumed run sees what it would have seen."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Literal
 
@@ -13,7 +14,7 @@ _BATCHES_PER_GROUP = 50
 """Batches that are sorted by length together. More saves a little more padding and makes batches more alike."""
 
 
-class EpochSampler(Sampler[int]):
+class EpochSampler(Sampler[int], ABC):
     """Gives row numbers in an order that may change with every epoch; call `set_epoch` before each.
 
     Every process of a run gives the same order; whoever makes batches of it shares them out.
@@ -28,9 +29,9 @@ class EpochSampler(Sampler[int]):
         """Choose the epoch whose order comes next."""
         self.epoch = epoch
 
+    @abstractmethod
     def order(self) -> NDArray[np.int64]:
         """Return every row number once, in the order of the current epoch. Shape [rows]."""
-        raise NotImplementedError
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.order().tolist())
