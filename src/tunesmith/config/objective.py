@@ -9,6 +9,12 @@ Stage = Literal["pt", "sft"]
 STAGES: tuple[str, ...] = get_args(Stage)
 """Stages that can be run."""
 
+PAIR_STAGES = ("rm", "dpo")
+"""Stages that learn from a prompt with two completions, of which one is preferred."""
+
+COMPLETION_STAGES = (*PAIR_STAGES, "kto")
+"""Stages whose loss is of whole completions rather than of tokens."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveConfig:

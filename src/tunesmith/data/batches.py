@@ -33,6 +33,28 @@ class Example(TypedDict):
     """Number of the source row over all data sets of the run, see `PreparedData.describe_row`."""
 
 
+class PairExample(Example):
+    """One prompt with two completions, the prompt once: `[prompt | chosen | rejected]`.
+
+    The chosen sequence is `input_ids[:chosen_end]`; the rejected one is the prompt and `input_ids[chosen_end:]`.
+    `trained_spans` are the learnt positions of both completions, counted in these ids.
+
+    With stage `kto` the same shape holds `[prompt | completion | completion of another row]`.
+    """
+
+    prompt_end: int
+    """Number of tokens of the prompt, at least 1."""
+
+    chosen_end: int
+    """Place at which the second completion begins."""
+
+    signal: float
+    """What is known of the row: the margin of a pair; with stage `kto` 1 for a desirable completion, 0 for another."""
+
+    reference_log_probabilities: NotRequired[NDArray[np.float32]]
+    """Of both completions under the reference policy, where they were computed beforehand. Shape [2]."""
+
+
 class Batch(TypedDict):
     """What a collator returns. Shapes: padded [rows, tokens]; flat [1, tokens of all rows]."""
 
@@ -57,6 +79,51 @@ class Batch(TypedDict):
     row_ids: NotRequired[Tensor]
     """Source rows in this batch, for messages and tests; not for the model. Shape [samples], int64."""
 
+
+class CompletionBatch(Batch):
+    """A batch whose sequences each end in a completion that is scored as a whole.
+
+    Pairs stand in the order chosen 0, rejected 0, chosen 1, rejected 1 ... With `completion_positions` nothing of a
+    batch has to be searched for on the device, and any layout can say what predicts what.
+    """
+
+    completion_positions: Tensor
+    """Positions that predict a learnt token, as indices into the flattened [rows * tokens]. Shape [items], int64."""
+
+    completion_labels: Tensor
+    """The tokens they predict. Shape [items], int64."""
+
+    completion_sequences: Tensor
+    """Number of the sequence that each belongs to, ascending. Shape [items], int64."""
+
+    last_positions: Tensor
+    """The last token of each sequence, as an index like those above. Shape [sequences], int64."""
+
+    signals: Tensor
+    """`PairExample.signal` of each row. Shape [rows of the data set], float32."""
+
+    item_weights: Tensor
+    """1 for each row of the data set that counts, 0 for a filler. Shape [rows of the data set], float32."""
+
+    reference_log_probabilities: NotRequired[Tensor]
+    """Of each sequence's completion under the reference policy. Shape [sequences], float32."""
+
+    mismatched: NotRequired["CompletionBatch"]
+    """With stage `kto`: the prompts of this batch, each with the completion of another row."""
+
+
+LOSS_KEYS = (
+    "labels",
+    "completion_positions",
+    "completion_labels",
+    "completion_sequences",
+    "last_positions",
+    "signals",
+    "item_weights",
+    "reference_log_probabilities",
+    "mismatched",
+)
+"""Batch keys that are for the loss and not for the model."""
 
 BOOKKEEPING_KEYS = ("row_ids",)
 """Batch keys that the trainer takes out before a batch reaches the model."""

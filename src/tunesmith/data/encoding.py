@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tunesmith.data.account import Tally
 from tunesmith.data.formats.registry import build_format
-from tunesmith.data.loading.encoded import EncodedChunk, Place, build_chunk
+from tunesmith.data.loading.encoded import Completions, EncodedChunk, Place, build_chunk
 from tunesmith.data.records import Dropped, Record
 from tunesmith.data.selection import RawChunk
 from tunesmith.data.sources import DatasetSpec
@@ -57,6 +57,7 @@ class ChunkEncoder:
         ids: list[NDArray[np.int32]] = []
         spans: list[NDArray[np.int32]] = []
         places: list[Place] = []
+        completions: list[Completions] = []
         for number, (source, outcome) in enumerate(zip(chunk.rows, outcomes, strict=True), start=chunk.first_row):
             if isinstance(outcome, Dropped):
                 detail = f": {outcome.detail}" if outcome.detail else ""
@@ -67,5 +68,6 @@ class ChunkEncoder:
                 ids.append(row.input_ids)
                 spans.append(row.trained_spans)
                 places.append(place)
+                completions.append(Completions(row.prompt_end, row.chosen_end, row.signal))
             tally.use({kind for row in outcome for kind in row.truncation})
-        return build_chunk(ids, spans, places), tally
+        return build_chunk(ids, spans, places, completions), tally

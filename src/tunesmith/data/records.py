@@ -46,7 +46,33 @@ class Document:
     text: str
 
 
-Record = Conversation | Document
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """One prompt and two completions of it, of which one was preferred."""
+
+    prompt: tuple[Message, ...]
+    """What both completions follow; never empty."""
+
+    chosen: tuple[Message, ...]
+    """The preferred completion: messages that begin with one of the assistant."""
+
+    rejected: tuple[Message, ...]
+    tools: str | None = None
+    margin: float = 0.0
+    """By how much the chosen one is better, for rewards that should say so; 0 where nobody measured it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """One prompt and one completion of it, with a verdict."""
+
+    prompt: tuple[Message, ...]
+    completion: tuple[Message, ...]
+    is_desirable: bool
+    tools: str | None = None
+
+
+Record = Conversation | Document | Preference | Feedback
 
 
 @dataclass(frozen=True, slots=True)

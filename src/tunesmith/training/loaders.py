@@ -80,7 +80,9 @@ class SilencedFillers(Dataset[Any]):
 
 
 def _silence(example: Example) -> Example:
-    return Example(input_ids=example["input_ids"], trained_spans=np.zeros(0, dtype=np.int32), row_id=example["row_id"])
+    silent = example.copy()  # a pair keeps its borders
+    silent["trained_spans"] = np.zeros(0, dtype=np.int32)
+    return silent
 
 
 class EpochLoader(DataLoader[Any]):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from tunesmith.data.batches import Example
+from tunesmith.data.batches import Example, PairExample
 from tunesmith.data.loading.encoded import EncodedChunk, EncodedRows
 from tunesmith.data.packing import Packs
 
@@ -67,6 +67,11 @@ class ExampleDataset(Dataset[Example]):
         return self._over_rows([part.rows.lengths for part in self.parts])
 
     @property
+    def prompt_ends(self) -> NDArray[np.int64]:
+        """Tokens of each row before its completions, 0 where it has none. Shape [rows]."""
+        return self._over_rows([part.rows.prompt_ends for part in self.parts])
+
+    @property
     def trained_tokens(self) -> NDArray[np.int64]:
         """Targets in each row. Shape [rows]."""
         return self._over_rows([part.rows.trained_tokens for part in self.parts])
@@ -116,7 +121,18 @@ class PackedDataset(Dataset[list[Example]]):
 class _ChunkViews:
     """Slices rows out of a chunk. Borders are read through memory views: twice as fast as numpy scalars."""
 
-    __slots__ = ("first_row_id", "id_borders", "ids", "num_rows", "rows", "span_borders", "spans")
+    __slots__ = (
+        "chosen_ends",
+        "first_row_id",
+        "id_borders",
+        "ids",
+        "num_rows",
+        "prompt_ends",
+        "rows",
+        "signals",
+        "span_borders",
+        "spans",
+    )
 
     def __init__(self, chunk: EncodedChunk, first_row_id: int) -> None:
         self.ids = chunk.input_ids
@@ -124,16 +140,27 @@ class _ChunkViews:
         self.id_borders = chunk.id_borders.data
         self.span_borders = chunk.span_borders.data
         self.rows = chunk.row.data
+        self.prompt_ends = chunk.prompt_end.data
+        self.chosen_ends = chunk.chosen_end.data
+        self.signals = chunk.signal.data
         self.num_rows = len(chunk)
         self.first_row_id = first_row_id
 
     def example(self, at: int) -> Example:
         ids, spans = self.id_borders, self.span_borders
-        return {
+        row: Example = {
             "input_ids": self.ids[ids[at] : ids[at + 1]],
             "trained_spans": self.spans[spans[at] : spans[at + 1]],
             "row_id": self.rows[at] + self.first_row_id,
         }
+        if not self.prompt_ends[at]:
+            return row
+        return PairExample(
+            **row,
+            prompt_end=self.prompt_ends[at],
+            chosen_end=self.chosen_ends[at],
+            signal=self.signals[at],
+        )
 
 
 def _piece(example: Example, start: int, end: int) -> Example:

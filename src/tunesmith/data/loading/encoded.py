@@ -23,6 +23,9 @@ _SCHEMA = pa.schema(
         pa.field("row", pa.int64(), nullable=False),
         pa.field("file", pa.int32(), nullable=False),
         pa.field("file_row", pa.int64(), nullable=False),
+        pa.field("prompt_end", pa.int32(), nullable=False),
+        pa.field("chosen_end", pa.int32(), nullable=False),
+        pa.field("signal", pa.float64(), nullable=False),
     ]
 )
 
@@ -54,6 +57,15 @@ class EncodedChunk:
     file_row: NDArray[np.int64]
     """Number of the source row in that file. Shape [rows]."""
 
+    prompt_end: NDArray[np.int32]
+    """Tokens before the first completion, 0 in rows without completions, see `PairExample`. Shape [rows]."""
+
+    chosen_end: NDArray[np.int32]
+    """Where the first completion ends. Shape [rows]."""
+
+    signal: NDArray[np.float64]
+    """What is known of a row with completions. Shape [rows]."""
+
     def __len__(self) -> int:
         return len(self.row)
 
@@ -66,11 +78,30 @@ class Place(NamedTuple):
     file_row: int
 
 
+class Completions(NamedTuple):
+    """Where the completions of a row stand and what is known of it, see `PairExample`; nothing for other rows."""
+
+    prompt_end: int = 0
+    chosen_end: int = 0
+    signal: float = 0.0
+
+
 def build_chunk(
-    ids: Sequence[NDArray[np.int32]], spans: Sequence[NDArray[np.int32]], places: Sequence[Place]
+    ids: Sequence[NDArray[np.int32]],
+    spans: Sequence[NDArray[np.int32]],
+    places: Sequence[Place],
+    completions: Sequence[Completions] | None = None,
 ) -> EncodedChunk:
-    """Lay encoded rows end to end."""
+    """Lay encoded rows end to end.
+
+    Args:
+        ids: Ids of each row.
+        spans: Learnt spans of each row.
+        places: Where each row comes from.
+        completions: Of each row, for rows that have some.
+    """
     table = np.asarray(places, dtype=np.int64).reshape(len(places), 3)
+    ends = np.asarray(completions or [Completions()] * len(places), dtype=np.float64).reshape(len(places), 3)
     return EncodedChunk(
         input_ids=_joined(ids),
         id_borders=_borders(ids),
@@ -79,6 +110,9 @@ def build_chunk(
         row=np.ascontiguousarray(table[:, 0]),
         file=table[:, 1].astype(np.int32),
         file_row=np.ascontiguousarray(table[:, 2]),
+        prompt_end=ends[:, 0].astype(np.int32),
+        chosen_end=ends[:, 1].astype(np.int32),
+        signal=np.ascontiguousarray(ends[:, 2]),
     )
 
 
@@ -100,6 +134,9 @@ class EncodedRowsWriter:
                 pa.array(chunk.row),
                 pa.array(chunk.file),
                 pa.array(chunk.file_row),
+                pa.array(chunk.prompt_end),
+                pa.array(chunk.chosen_end),
+                pa.array(chunk.signal),
             ],
             schema=_SCHEMA,
         )
@@ -157,6 +194,11 @@ class EncodedRows:
         """Number of the source row of each row, see `EncodedChunk.row`. Shape [rows]."""
         return _concatenated([chunk.row for chunk in self.chunks])
 
+    @property
+    def prompt_ends(self) -> NDArray[np.int64]:
+        """Tokens of each row before its completions, 0 where it has none. Shape [rows]."""
+        return _concatenated([chunk.prompt_end.astype(np.int64) for chunk in self.chunks])
+
     def find_place(self, row: int) -> Place | None:
         """Return the place of a source row, or `None` where nothing was encoded from it."""
         first_rows = [int(chunk.row[0]) for chunk in self.chunks]
@@ -193,7 +235,7 @@ def _read_chunks(path: Path) -> tuple[list[EncodedChunk], dict[str, Any]]:
 
 def _chunk_of_batch(batch: Any) -> EncodedChunk:
     ids, spans, *numbers = batch.columns
-    row, file, file_row = (column.to_numpy(zero_copy_only=True) for column in numbers)
+    row, file, file_row, prompt_end, chosen_end, signal = (column.to_numpy(zero_copy_only=True) for column in numbers)
     return EncodedChunk(
         input_ids=ids.values.to_numpy(zero_copy_only=True),
         id_borders=ids.offsets.to_numpy(zero_copy_only=True),
@@ -202,13 +244,17 @@ def _chunk_of_batch(batch: Any) -> EncodedChunk:
         row=row,
         file=file,
         file_row=file_row,
+        prompt_end=prompt_end,
+        chosen_end=chosen_end,
+        signal=signal,
     )
 
 
 def _checksum(chunk: EncodedChunk) -> int:
-    arrays = (chunk.input_ids, chunk.id_borders, chunk.trained_spans, chunk.span_borders)
+    numbers = (chunk.row, chunk.file, chunk.file_row, chunk.prompt_end, chunk.chosen_end, chunk.signal)
+    arrays = (chunk.input_ids, chunk.id_borders, chunk.trained_spans, chunk.span_borders, *numbers)
     value = 0
-    for view in (array.data for array in (*arrays, chunk.row, chunk.file, chunk.file_row)):
+    for view in (array.data for array in arrays):
         value = zlib.crc32(view, value)
     return value
 

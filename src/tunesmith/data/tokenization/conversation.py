@@ -34,7 +34,7 @@ class ConversationEncoder:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, template: ChatTemplate, options: EncodingOptions) -> None:
         self._template = template
         self._options = options
-        self._pieces: PieceEncoder = build_piece_encoder(tokenizer, _probe_rows(template))
+        self._pieces: PieceEncoder = build_piece_encoder(tokenizer, probe_rows(template))
         self._truncator = Truncator(template, self._pieces, options)
 
     def encode(self, records: Sequence[Record]) -> list[list[EncodedRow] | Dropped]:
@@ -95,7 +95,7 @@ def build_row(ids: Sequence[Sequence[int]], train_on_prompt: bool) -> EncodedRow
     return EncodedRow(np.array(flat, dtype=np.int32), np.array(spans, dtype=np.int32))
 
 
-def _probe_rows(template: ChatTemplate) -> list[list[str]]:
+def probe_rows(template: ChatTemplate) -> list[list[str]]:
     """Return pieces of a few two-turn conversations, to compare ways of tokenising on."""
     rows = []
     for text in _PROBE_TEXTS:

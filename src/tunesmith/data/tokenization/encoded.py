@@ -35,3 +35,11 @@ class EncodedRow(NamedTuple):
     """Half-open ranges of learnt positions, flattened: [start0, end0, start1, end1 ...], ascending and disjoint."""
 
     truncation: frozenset[Truncation] = NOTHING_LOST
+    prompt_end: int = 0
+    """Where the first completion begins, in rows that have completions; else 0. See `data.batches.PairExample`."""
+
+    chosen_end: int = 0
+    """Where the first completion ends."""
+
+    signal: float = 0.0
+    """Margin of a pair, or 1 for a desirable completion."""

@@ -5,8 +5,10 @@ from typing import Protocol
 
 from transformers import PreTrainedTokenizerBase
 
+from tunesmith.config.objective import COMPLETION_STAGES
 from tunesmith.data.chat.template import ChatTemplate
 from tunesmith.data.records import Dropped, Record
+from tunesmith.data.tokenization.completions import CompletionEncoder
 from tunesmith.data.tokenization.conversation import ConversationEncoder
 from tunesmith.data.tokenization.document import DocumentEncoder
 from tunesmith.data.tokenization.encoded import EncodedRow, EncodingOptions
@@ -24,7 +26,7 @@ class Encoder(Protocol):
 def build_encoder(
     tokenizer: PreTrainedTokenizerBase, template: ChatTemplate | None, options: EncodingOptions
 ) -> Encoder:
-    """Return the encoder for a stage: documents for `pt`, conversations for every other.
+    """Return the encoder for a stage: documents for `pt`, completions for `rm`, `dpo` and `kto`, else conversations.
 
     Raises:
         TemplateError: The stage needs a chat template and none is given.
@@ -34,4 +36,6 @@ def build_encoder(
         return DocumentEncoder(tokenizer, options)
     if template is None:
         raise TemplateError(f"stage {options.stage} needs a chat template, and none was given")
+    if options.stage in COMPLETION_STAGES:
+        return CompletionEncoder(tokenizer, template, options)
     return ConversationEncoder(tokenizer, template, options)

@@ -141,7 +141,7 @@ class Truncator:
             return None
         kept_prompt = _cut_ranges(prompt, ranges, len(prompt.ids) - budget.prompt)
         answer_room = min(len(answer.ids), room - len(kept_prompt))
-        kept_answer = _whole_characters(answer.offsets, answer_room) or answer_room
+        kept_answer = whole_characters(answer.offsets, answer_room) or answer_room
         losses = set(lost)
         if len(kept_prompt) < len(prompt.ids):
             losses.add("prompt_cut")
@@ -222,7 +222,7 @@ def _token_range(offsets: Offsets, start: int, end: int) -> tuple[int, int]:
     return (inside[0], inside[-1] + 1) if inside else (0, 0)
 
 
-def _whole_characters(offsets: Offsets, count: int) -> int:
+def whole_characters(offsets: Offsets, count: int) -> int:
     """Return the largest number of tokens up to `count` that leaves no character with half of its bytes; maybe 0."""
     kept = count
     while 0 < kept < len(offsets) and offsets[kept][0] < offsets[kept - 1][1]:
@@ -238,7 +238,7 @@ def _cut_ranges(piece: PieceIds, ranges: Sequence[tuple[int, int]], surplus: int
             break
         keep = max(last - first - surplus, 0)
         if keep > 0:
-            keep = _whole_characters(piece.offsets[first:last], keep)
+            keep = whole_characters(piece.offsets[first:last], keep)
         surplus -= last - first - keep
         ids = ids[: first + keep] + ids[last:]
     return ids

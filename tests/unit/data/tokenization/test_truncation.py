@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.data.chat.conversations import conversations, talk, texts
 from tests.unit.data.tokenization.test_conversation import learnt, make, spans_of
 from tunesmith.data.records import Conversation, Dropped, Message
-from tunesmith.data.tokenization.truncation import _whole_characters, share_budget
+from tunesmith.data.tokenization.truncation import share_budget, whole_characters
 
 TOO_LONG = Dropped("longer than cutoff_len even when cut")
 
@@ -162,8 +162,8 @@ def test_text_that_looks_like_a_header_is_cut_like_text():
 def test_no_character_is_cut_in_two():
     # tokens of three characters: one byte of "é" each in tokens 1 and 2
     offsets = [(0, 1), (1, 2), (1, 2), (2, 3)]
-    assert [_whole_characters(offsets, count) for count in (1, 2, 3, 4)] == [1, 1, 3, 4]
-    assert _whole_characters([(0, 1), (0, 1)], 1) == 0
+    assert [whole_characters(offsets, count) for count in (1, 2, 3, 4)] == [1, 1, 3, 4]
+    assert whole_characters([(0, 1), (0, 1)], 1) == 0
     for cutoff in range(24, 60):
         tokenizer, rows = encode("chatml", talk("🙂é" * 8, "é🙂" * 12), cutoff)
         if rows != TOO_LONG:
