@@ -19,6 +19,7 @@ from tunesmith.models.load import load_base_config
 from tunesmith.objectives import build_objective
 from tunesmith.runtime.files import check_writable
 from tunesmith.runtime.folder_lock import hold_folder
+from tunesmith.runtime.memory import keep_freed_memory
 from tunesmith.runtime.ranks import Ranks, current_ranks
 from tunesmith.training.arguments import build_training_arguments
 from tunesmith.training.assembly import AssembledTrainer, RunParts, assemble_trainer
@@ -93,6 +94,8 @@ def prepare_parts(config: RunConfig) -> RunParts:
     ranks = current_ranks()
     transformers_logging.disable_progress_bar()
     device = resolve_device(use_cpu=config.training.use_cpu, ranks=ranks)
+    if device.type == "cpu":
+        keep_freed_memory()
     precision = resolve_precision(config, device)
     arguments = build_training_arguments(config, precision.autocast_dtype, ranks)
     attention = resolve_attention(config.model.flash_attn, device, load_base_config(config), precision)

@@ -1,3 +1,7 @@
+import os
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -6,6 +10,7 @@ import pytest
 from tunesmith.runtime.memory import (
     available_memory_bytes,
     cpu_quota,
+    keep_freed_memory,
     peak_process_memory_bytes,
     process_memory_bytes,
 )
@@ -74,3 +79,38 @@ def test_a_processor_quota_may_be_a_fraction(cgroups):
 def test_the_quota_is_never_more_than_the_processors(cgroups):
     write_cgroup(cgroups / "outer", cpu_max="100000000 100000")
     assert cpu_quota(cgroups, cgroups.parent / "own") <= psutil.cpu_count()
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
+def test_freed_memory_is_used_again_without_new_pages():
+    program = """
+import resource, sys
+import numpy
+from tunesmith.runtime.memory import keep_freed_memory
+if sys.argv[1] == "keep":
+    assert keep_freed_memory()
+def touch():
+    blocks = [numpy.ones(20 * 2**17) for _ in range(4)]  # 20 MiB each
+touch()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    touch()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+    def count_page_faults(choice: str) -> int:
+        # Numpy asks the kernel for huge pages otherwise, which hides what is counted here.
+        environment = {**os.environ, "NUMPY_MADVISE_HUGEPAGE": "0"}
+        return int(
+            subprocess.run(
+                [sys.executable, "-c", program, choice], check=True, capture_output=True, text=True, env=environment
+            ).stdout
+        )
+
+    assert count_page_faults("keep") < 1_000 < 100_000 < count_page_faults("return")
+
+
+def test_other_c_libraries_are_left_alone(monkeypatch):
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
+    assert not keep_freed_memory()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import silu
 
-from tunesmith.models.lean.lora import adapter_gradients, add_adapter, find_factors, input_gradient
+from tunesmith.models.lean.lora import adapter_gradients, find_factors, finish_product, input_gradient, promise_product
 
 
 class LeanGatedMlp(nn.Module):
@@ -31,8 +31,8 @@ class LeanGatedMlp(nn.Module):
         if factors is None:
             output: Tensor = self.down_proj(silu(gate) * up)
             return output
-        result: Tensor = _GatedLoraProduct.apply(gate, up, *factors)  # type: ignore[no-untyped-call]
-        return result
+        promise, rows, inner = _KeepGated.apply(gate, up, factors.weight, factors.down, factors.up, factors.scaling)  # type: ignore[no-untyped-call]
+        return finish_product(promise, rows, inner, factors).view(*gate.shape[:-1], -1)
 
 
 @lru_cache(maxsize=64)
@@ -57,33 +57,23 @@ def is_gated_silu(module: nn.Module) -> bool:
         return torch.equal(module(x), expected)
 
 
-class _GatedLoraProduct(torch.autograd.Function):
-    """`LoraProduct` of silu(gate) * up, which is not kept."""
+class _KeepGated(torch.autograd.Function):
+    """Promises the LoRA product of silu(gate) * up, which is not kept."""
 
     @staticmethod
-    def forward(  # noqa: PLR0913, PLR0917 - autograd hands tensors over one by one
-        ctx: Any,
-        gate: Tensor,
-        up: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        lora_down: Tensor,
-        lora_up: Tensor,
-        scaling: float,
-    ) -> Tensor:
-        width = gate.shape[-1]
-        rows = silu(gate).mul_(up).reshape(-1, width)
-        output = rows @ weight.t() if bias is None else torch.addmm(bias, rows, weight.t())
-        inner = add_adapter(output, rows, lora_down, lora_up, scaling)
+    def forward(
+        ctx: Any, gate: Tensor, up: Tensor, weight: Tensor, lora_down: Tensor, lora_up: Tensor, scaling: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        rows = silu(gate).mul_(up).reshape(-1, gate.shape[-1])
+        inner = lora_down @ rows.t()
         ctx.save_for_backward(gate, up, weight, lora_down, lora_up, inner)
         ctx.scaling = scaling
-        return output.view(*gate.shape[:-1], -1)
+        return promise_product(ctx, rows, inner, weight)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         gate, up, weight, lora_down, lora_up, inner = ctx.saved_tensors
-        gradient = gradient.reshape(-1, gradient.shape[-1])
         activated = silu(gate)
         rows = (activated * up).reshape(-1, gate.shape[-1])
         inner_gradient, down_gradient, up_gradient = adapter_gradients(gradient, rows, lora_up, inner, ctx.scaling)
@@ -91,4 +81,4 @@ class _GatedLoraProduct(torch.autograd.Function):
         to_product = input_gradient(gradient, weight, lora_down, inner_gradient).view(gate.shape)
         to_up = activated.mul_(to_product)
         to_gate = torch.ops.aten.silu_backward(to_product.mul_(up), gate)
-        return to_gate, to_up, None, None, down_gradient, up_gradient, None
+        return to_gate, to_up, None, down_gradient, up_gradient, None

@@ -6,7 +6,7 @@ from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
 
 from tests.tiny.models import FAMILIES, tiny_model
-from tunesmith.models.lean import LeanLayers, use_lean_layers
+from tunesmith.models.lean import LeanLayers, lora, use_lean_layers
 
 
 def lora_model(family: str = "llama", **settings: object) -> nn.Module:
@@ -106,6 +106,26 @@ def test_gradient_checkpointing_gives_the_same_gradients() -> None:
     assert again == loss
     for name, gradient in gradients.items():
         torch.testing.assert_close(gradient, expected[name], msg=name)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "gemma2"])
+def test_recomputation_of_a_layer_leaves_out_a_last_product_that_nobody_reads(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = lora_model(family)
+    use_lean_layers(model)
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    widths: list[int] = []
+    multiply = lora._Multiply.forward
+
+    def counted(ctx: object, promise: Tensor, rows: Tensor, *rest: object) -> Tensor:
+        widths.append(rows.shape[-1])
+        return multiply(ctx, promise, rows, *rest)
+
+    monkeypatch.setattr(lora._Multiply, "forward", staticmethod(counted))
+    loss_and_gradients(model)
+    # Two layers of seven projections, forward and once more; Gemma's layers end with a norm, which needs the product.
+    assert len(widths) == (28 if family == "gemma2" else 26)
 
 
 def test_mixed_number_types_and_autocast_are_left_to_the_original() -> None:
