@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from tunesmith.models.heads import find_base_model
+from tunesmith.models.lean.mlp import LeanGatedMlp
 
 # Bytes of optimiser state per trained weight; the default is that of Adam: two fp32 moments.
 _OPTIMIZER_BYTES: Mapping[str, float] = {
@@ -92,16 +93,19 @@ def _layer_bytes_per_token(model: nn.Module, config: object, compute_dtype: torc
     """Return what one layer keeps of each token for its backward pass.
 
     Counted by shapes: both norms keep their input in fp32 and what they pass on; attention keeps query, key, value and
-    output; a gated mlp keeps gate, up, the activation and their product. A trained matrix keeps its input as well,
-    which is one of these, unless it is an adapter in another type than the activations: then it keeps a copy.
+    output; a gated mlp keeps gate, up, the activation and their product, a lean one only the first two. A trained
+    matrix keeps its input as well, which is one of these, unless it is an adapter in another type than the activations:
+    then it keeps a copy.
     """
     sizes = _Sizes.of(config)
     size = compute_dtype.itemsize
     norms = 2 * sizes.hidden * (4 + size)
     attention = (3 * sizes.queries + 2 * sizes.keys) * size
-    mlp = 4 * sizes.intermediate * size
+    has_cast_adapters = _has_cast_adapters(model, compute_dtype)
+    is_lean = not has_cast_adapters and any(isinstance(module, LeanGatedMlp) for module in model.modules())
+    mlp = (2 if is_lean else 4) * sizes.intermediate * size
     copies = 0.0
-    if _has_cast_adapters(model, compute_dtype):
+    if has_cast_adapters:
         copies = 4.0 * (2 * sizes.hidden + sizes.queries + sizes.intermediate)
     return norms + attention + mlp + copies
 

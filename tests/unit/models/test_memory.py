@@ -11,6 +11,7 @@ from tunesmith.models.checkpointing import (
     measure_free_memory,
     resolve_gradient_checkpointing,
 )
+from tunesmith.models.lean import use_lean_layers
 from tunesmith.models.memory import estimate_training_memory
 from tunesmith.models.precision import Precision
 
@@ -41,13 +42,27 @@ def adapted(kind: str, **shape):
     return apply_adapters(model, config, [], trained_dtype=torch.float32, is_trainable=True).model
 
 
-@pytest.mark.parametrize("kind", ["full", "lora"])
-def test_activations_are_estimated_within_a_factor_of_one_and_a_half(kind):
+@pytest.mark.parametrize(("kind", "is_lean"), [("full", False), ("lora", False), ("lora", True)])
+def test_activations_are_estimated_within_a_factor_of_one_and_a_half(kind, is_lean):
     model = adapted(kind)
+    if is_lean:
+        use_lean_layers(model)
     model.set_attn_implementation("sdpa") if kind == "full" else model.get_base_model().set_attn_implementation("sdpa")
     measured = kept_bytes(model, torch.randint(0, 400, (1, TOKENS)))
     estimated = estimate_training_memory(model, tokens=TOKENS, compute_dtype=torch.float32).activations
     assert 1 / 1.5 < estimated / measured < 1.5, (estimated, measured)
+
+
+def test_lean_feed_forward_layers_are_known_to_keep_two_tensors_less():
+    ordinary, lean = adapted("lora"), adapted("lora")
+    use_lean_layers(lean)
+    ids = torch.randint(0, 400, (1, TOKENS))
+    estimates = [
+        estimate_training_memory(model, tokens=TOKENS, compute_dtype=torch.float32).activations
+        for model in (ordinary, lean)
+    ]
+    assert estimates[0] - estimates[1] == 4 * 2 * 192 * 4 * TOKENS  # layers, tensors, width, bytes
+    assert kept_bytes(ordinary, ids) - kept_bytes(lean, ids) >= estimates[0] - estimates[1]
 
 
 def test_weights_gradients_and_optimizer_are_exact():

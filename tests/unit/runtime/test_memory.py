@@ -108,7 +108,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
             ).stdout
         )
 
-    assert count_page_faults("keep") < 1_000 < 100_000 < count_page_faults("return")
+    assert count_page_faults("keep") < 1_000
+    assert count_page_faults("return") > 100_000
 
 
 def test_other_c_libraries_are_left_alone(monkeypatch):
