@@ -43,6 +43,7 @@ COMMANDS: dict[str, Command] = {
     "train": Command("tunesmith.cli.commands.train", "train a model from a YAML file, flags, or both"),
     "chat": Command("tunesmith.cli.commands.chat", "talk to a model in the terminal, with its adapter"),
     "export": Command("tunesmith.cli.commands.export", "merge an adapter, write a model ready to serve"),
+    "preview": Command("tunesmith.cli.commands.preview", "show what the model will see of a row"),
     "config": Command("tunesmith.cli.commands.config", "check, show or start a configuration file"),
     "quickstart": Command("tunesmith.cli.commands.quickstart", "train the quickstart recipe, show what changed"),
     "env": Command("tunesmith.cli.commands.env", "print versions and hardware, for a bug report"),

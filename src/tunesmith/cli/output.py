@@ -7,13 +7,23 @@ instead of a crash, so that Chinese text passes through an ASCII pipe without lo
 import codecs
 import importlib
 import io
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from tunesmith.errors import DataError
 from tunesmith.runtime.logging import wants_colour
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class Span(NamedTuple):
+    """A part of a text, marked or not."""
+
+    text: str
+    is_marked: bool
 
 
 def show_text(text: str = "", *, end: str = "\n") -> None:
@@ -40,6 +50,26 @@ def show_pieces(pieces: Iterable[str]) -> str:
     finally:
         show_text()
     return "".join(shown)
+
+
+def show_spans(spans: Iterable[Span]) -> None:
+    """Print a text whose marked parts are green on a terminal, the rest dim; elsewhere `>>>` and `<<<` enclose them.
+
+    Control characters are shown as escapes: text of a data set must not move the cursor of whoever looks at it.
+    """
+    coloured = wants_colour(sys.stdout)
+    marks = ("\x1b[32m", "\x1b[0m") if coloured else (">>>", "<<<")
+    others = ("\x1b[2m", "\x1b[0m") if coloured else ("", "")
+    pieces = []
+    for text, is_marked in spans:
+        before, after = marks if is_marked else others
+        pieces.append(f"{before}{escape_controls(text)}{after}")
+    show_text("".join(pieces))
+
+
+def escape_controls(text: str) -> str:
+    r"""Return a text with control characters other than new lines and tabs as escapes such as `\x1b`."""
+    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

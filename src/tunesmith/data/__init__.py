@@ -22,11 +22,12 @@ __all__ = ["DataReport", "PreparedData", "build_collator", "prepare_data"]
 if TYPE_CHECKING:
     from tunesmith.data.account import DataReport
     from tunesmith.data.collators import build_collator
-    from tunesmith.data.pipeline import PreparedData, prepare_data
+    from tunesmith.data.pipeline import prepare_data
+    from tunesmith.data.prepared import PreparedData
 
 _HOMES = {
     "DataReport": "account",
-    "PreparedData": "pipeline",
+    "PreparedData": "prepared",
     "build_collator": "collators",
     "prepare_data": "pipeline",
 }

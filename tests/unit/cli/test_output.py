@@ -127,3 +127,13 @@ def test_a_pipe_is_not_interactive(console, monkeypatch):
     console(is_terminal=True)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     assert not output.is_interactive()
+
+
+def test_marked_parts_are_green_on_a_terminal_and_enclosed_elsewhere(console):
+    spans = [output.Span("ask", False), output.Span("say\x07", True)]
+    terminal = console(is_terminal=True)
+    output.show_spans(spans)
+    assert terminal.text == "\x1b[2mask\x1b[0m\x1b[32msay\\x07\x1b[0m\n"
+    pipe = console()
+    output.show_spans(spans)
+    assert pipe.text == "ask>>>say\\x07<<<\n"

@@ -1,0 +1,1 @@
+"""Looking at prepared data: what the model will see, and what is odd about it."""
