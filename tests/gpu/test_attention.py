@@ -9,7 +9,8 @@ from transformers.utils import is_flash_attn_2_available, is_flash_attn_3_availa
 from tests.tiny.models import tiny_model
 from tunesmith.errors import ModelError
 from tunesmith.models import attention
-from tunesmith.models.attention import check_isolation, resolve_attention
+from tunesmith.models.attention import resolve_attention
+from tunesmith.models.isolation import check_isolation
 from tunesmith.models.precision import Precision
 from tunesmith.models.segments import SEGMENTS
 from tunesmith.training.run import run_training

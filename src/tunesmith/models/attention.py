@@ -1,21 +1,15 @@
-"""Which attention a run uses, and the proof that it keeps packed samples apart."""
+"""Which attention a run uses; `isolation` proves that it keeps packed samples apart."""
 
-import logging
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import torch
 from packaging.version import Version
-from torch import Tensor, nn
 from transformers.utils import is_flash_attn_2_available, is_flash_attn_3_available, is_torch_flex_attn_available
 
 from tunesmith.errors import ModelError
-from tunesmith.models.heads import evaluation_mode, find_base_model
 from tunesmith.models.precision import Precision
 from tunesmith.models.segments import SEGMENTS
-
-logger = logging.getLogger(__name__)
 
 FlashAttn = Literal["auto", "disabled", "eager", "sdpa", "segments", "flex", "fa2", "fa3"]
 
@@ -150,43 +144,6 @@ def find_recurrence(model_config: _ModelConfig) -> str:
     return f"{text.model_type} has {', '.join(found)} layers, which carry state across samples" if found else ""
 
 
-def check_isolation(model: nn.Module, layout: Literal["flat", "padded"], precision: Precision | None = None) -> None:
-    """Prove on the real model and backend that samples in one row do not see each other.
-
-    Two short random samples run behind one another, as packing lays them out, once with each of two different first
-    samples: the second sample must not move; and it must be what it is alone.
-
-    Args:
-        model: The model of the run, on its device, with or without adapters. Nothing about it is changed.
-        layout: How batches will be laid out; `flat` batches bring the borders of their samples along.
-        precision: Of the run; needed where trained and frozen weights differ in type.
-
-    Raises:
-        ModelError: The samples touch; the message says what to set.
-    """
-    base = find_base_model(model)
-    vocab_size = base.config.get_text_config().vocab_size
-    rng = torch.Generator().manual_seed(0)
-    first, other, second = (torch.randint(0, vocab_size, (length,), generator=rng) for length in (13, 13, 11))
-    autocast = precision.autocast(base.device) if precision is not None else nullcontext()
-    with evaluation_mode(model), torch.no_grad(), autocast:
-        packed, changed = (_last_logits(model, [start, second], layout, base.device) for start in (first, other))
-        alone = _last_logits(model, [second], layout, base.device)
-    size = max(1.0, alone.abs().max().item())
-    leak = (packed - changed).abs().max().item()
-    difference = (packed - alone).abs().max().item()
-    # Another sample must leave no trace but the rounding of a differently cut product.
-    tolerance = 1e-4 if computes_exactly(alone.dtype, alone.device, precision) else 5e-2
-    implementation = base.config._attn_implementation
-    if not max(leak, difference) <= tolerance * size:
-        raise ModelError(
-            f"flash_attn: with '{implementation}' packed samples of {type(base).__name__} see each other: changing one "
-            f"sample moves the logits of the next by {leak:.3g}, and packing itself by {difference:.3g} "
-            f"(allowed: {tolerance * size:.1g}). Set packing: false and padding_free: false, or another flash_attn."
-        )
-    logger.debug("samples are isolated with %s: leak %.2g, difference %.2g", implementation, leak, difference)
-
-
 def computes_exactly(dtype: torch.dtype, device: torch.device, precision: Precision | None) -> bool:
     """Return whether logits of this type come from products in float32.
 
@@ -201,19 +158,3 @@ def _uses_tf32() -> bool:
     if Version(torch.__version__) >= Version("2.9"):  # the older flag cannot be read once the newer one is set
         return str(torch.backends.cuda.matmul.fp32_precision) == "tf32"
     return bool(torch.backends.cuda.matmul.allow_tf32)
-
-
-def _last_logits(model: nn.Module, samples: list[Tensor], layout: str, device: torch.device) -> Tensor:
-    """Return the logits of the last sample of a row. Shape [tokens of that sample, vocabulary]."""
-    lengths = [len(sample) for sample in samples]
-    inputs: dict[str, Any] = {
-        "input_ids": torch.cat(samples)[None].to(device),
-        "position_ids": torch.cat([torch.arange(length) for length in lengths])[None].to(device),
-        "use_cache": False,
-    }
-    if layout == "flat":
-        borders = torch.tensor([0, *torch.tensor(lengths).cumsum(0).tolist()], dtype=torch.int32, device=device)
-        inputs |= {"cu_seq_lens_q": borders, "cu_seq_lens_k": borders}
-        inputs |= {"max_length_q": max(lengths), "max_length_k": max(lengths)}
-    logits: Tensor = model(**inputs).logits[0, -lengths[-1] :]
-    return logits

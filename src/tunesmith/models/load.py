@@ -20,13 +20,14 @@ from tunesmith.config import RunConfig
 from tunesmith.config.model import ModelConfig
 from tunesmith.errors import ModelError
 from tunesmith.models.adapters import apply_adapters
-from tunesmith.models.attention import AttentionChoice, check_isolation, resolve_attention
+from tunesmith.models.attention import AttentionChoice, resolve_attention
 from tunesmith.models.checkpointing import enable_gradient_checkpointing, resolve_gradient_checkpointing
 from tunesmith.models.completeness import check_complete, explain_damaged_files
 from tunesmith.models.devices import resolve_device
 from tunesmith.models.gguf.metadata import read_metadata
 from tunesmith.models.gguf.weights import load_config as load_gguf_config
 from tunesmith.models.gguf.weights import load_weights as load_gguf_weights
+from tunesmith.models.isolation import check_isolation
 from tunesmith.models.lean import use_lean_layers
 from tunesmith.models.locations import ModelLocation, hub_error, resolve_with_adapters
 from tunesmith.models.memory import TrainingMemory

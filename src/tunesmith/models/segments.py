@@ -4,6 +4,9 @@ Dense attention over a flat batch computes every pair of tokens and throws most 
 13 times the processor time of this module. The borders of the samples are read once per forward, from the mask rule
 that transformers hands to every mask builder, and travel to the layers in place of a mask tensor.
 
+Samples may also share their beginning: with `branch_lengths` a row is read as groups of a prompt and the branches that
+go on from it, see `branches`.
+
 Importing this module registers the implementation `tunesmith_segments` with transformers.
 """
 
@@ -18,6 +21,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import causal_mask_function, sdpa_mask
+
+from tunesmith.models.branches import BranchLengths, check_branches, join_sequences, split_sequences
 
 SEGMENTS = "tunesmith_segments"
 """Name of this attention in `attn_implementation`."""
@@ -178,12 +183,21 @@ def segments_attention(  # noqa: PLR0913, PLR0917 - the signature is transformer
         dropout: Probability; 0 outside training.
         scaling: Factor on the scores; 1/sqrt(width) by default.
         softcap: Bound on the scores (Gemma 2).
-        kwargs: What else the model passes down: `cu_seq_lens_q`, `position_ids`, `s_aux` (attention sinks).
+        kwargs: What else the model passes down: `cu_seq_lens_q`, `position_ids`, `s_aux` (attention sinks),
+            `branch_lengths`.
 
     Returns:
         The attended values, shape [batch, tokens, heads, width], and no weights.
+
+    Raises:
+        ValueError: `branch_lengths` is given for a batch that it does not describe.
     """
     scores = _Scores(dropout, scaling, softcap, kwargs.get("s_aux"))
+    branch_lengths: BranchLengths | None = kwargs.get("branch_lengths")
+    if branch_lengths is not None:
+        check_branches(branch_lengths, query, is_causal=isinstance(attention_mask, Segments))
+        assert isinstance(attention_mask, Segments), "checked above"
+        return _attend_branches(query, key, value, branch_lengths, attention_mask, scores), None
     if not isinstance(attention_mask, Segments):
         return _attend_as_sdpa(module, query, key, value, attention_mask, scores, **kwargs), None
     segments = attention_mask.checked_against(kwargs.get("cu_seq_lens_q"), kwargs.get("position_ids"))
@@ -225,6 +239,18 @@ def _attend_row(query: Tensor, key: Tensor, value: Tensor, segments: Segments, r
         band = segments.band(length, query.device) if segments.is_windowed(length) else None
         attended.append(_attend(q, k, v, band, scores))
     return torch.cat(attended, dim=1)
+
+
+def _attend_branches(
+    query: Tensor, key: Tensor, value: Tensor, groups: BranchLengths, segments: Segments, scores: _Scores
+) -> Tensor:
+    """Attend within each prompt followed by each of its branches. Shape [1, tokens, heads, width]."""
+    attended = []
+    for q, k, v in zip(*(split_sequences(each, groups) for each in (query, key, value)), strict=True):
+        length = q.shape[2]
+        band = segments.band(length, query.device) if segments.is_windowed(length) else None
+        attended.append(_attend(q, k, v, band, scores))
+    return join_sequences(attended, groups)
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scores: _Scores) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from tests.tiny.models import tiny_model
 from tunesmith.errors import ModelError
 from tunesmith.models import attention
-from tunesmith.models.attention import check_isolation, computes_exactly, resolve_attention
+from tunesmith.models.attention import computes_exactly, resolve_attention
 from tunesmith.models.precision import Precision
 from tunesmith.models.segments import SEGMENTS
 
@@ -46,28 +46,6 @@ def test_models_with_recurrent_layers_get_no_flat_rows():
     choice = resolve_attention("auto", "cpu", config)
     assert not choice.supports_flat
     assert "linear_attention" in choice.reason
-
-
-@pytest.mark.parametrize("layout", ["flat", "padded"])
-@pytest.mark.parametrize("implementation", [SEGMENTS, "sdpa", "eager"])
-def test_isolating_attention_passes_the_check_and_the_model_is_left_alone(implementation, layout):
-    model = tiny_model("llama").train()
-    model.set_attn_implementation(implementation)
-    check_isolation(model, layout)
-    assert model.training
-
-
-def test_attention_that_mixes_samples_is_refused():
-    model = tiny_model("llama")
-    model.set_attn_implementation("sdpa")
-    inner = model.forward
-
-    def with_mask_of_ones(input_ids, **kwargs):  # makes transformers forget that the row is packed
-        return inner(input_ids=input_ids, attention_mask=torch.ones_like(input_ids), **kwargs)
-
-    model.forward = with_mask_of_ones
-    with pytest.raises(ModelError, match=r"'sdpa' packed samples of LlamaForCausalLM see each other.*packing: false"):
-        check_isolation(model, "padded")
 
 
 HALF = Precision(torch.bfloat16, torch.float32, torch.bfloat16, "test")

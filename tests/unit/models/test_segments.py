@@ -165,3 +165,83 @@ def test_gradient_checkpointing_gives_the_same_gradients():
         found = gradients(model, model(**flat(parts), use_cache=False).logits[0])
         for a, b in zip(found, expected, strict=True):
             torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
+
+
+GROUPS = ((5, 3, 4), (1, 30, 2), (20, 1, 1, 6))  # prompt, branches; a window of 16 cuts through prompts and branches
+
+
+def branched(groups=GROUPS) -> tuple[dict[str, object], list[Tensor]]:
+    """Return a row of groups, and every sequence of it in full."""
+    generator = torch.Generator().manual_seed(5)
+    parts, positions, whole = [], [], []
+    for prompt, *lengths in groups:
+        start = torch.randint(3, 420, (prompt,), generator=generator)
+        branches = [torch.randint(3, 420, (length,), generator=generator) for length in lengths]
+        parts += [start, *branches]
+        positions += [torch.arange(prompt), *(torch.arange(prompt, prompt + length) for length in lengths)]
+        whole += [torch.cat([start, branch]) for branch in branches]
+    row = {"input_ids": torch.cat(parts)[None], "position_ids": torch.cat(positions)[None], "branch_lengths": groups}
+    return row, whole
+
+
+def branches_of(values: Tensor, groups=GROUPS) -> Tensor:
+    """Leave the prompts out of what a row of groups gives."""
+    parts = iter(values.split([length for group in groups for length in group]))
+    return torch.cat([part for group in groups for index, part in enumerate(next(parts) for _ in group) if index])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_branches_of_a_shared_prompt_equal_rows_of_their_own_in_logits_and_gradients(family):
+    model = tiny_model(family)
+    row, whole = branched()
+    prompts = [group[0] for group in GROUPS for _ in group[1:]]
+    model.set_attn_implementation("eager")
+    expected = torch.cat(
+        [model(input_ids=ids[None], use_cache=False).logits[0, p:] for ids, p in zip(whole, prompts, strict=True)]
+    )
+    expected_gradients = gradients(model, expected)
+    model.set_attn_implementation(SEGMENTS)
+    found = branches_of(model(**row, use_cache=False).logits[0])
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    for a, b in zip(gradients(model, found), expected_gradients, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
+
+
+def test_changing_one_branch_never_moves_another():
+    model = tiny_model("llama")
+    model.set_attn_implementation(SEGMENTS)
+    row, _ = branched()
+    before = model(**row, use_cache=False).logits[0]
+    row["input_ids"][0, 5] += 1  # the first branch of the first group
+    after = model(**row, use_cache=False).logits[0]
+    moved = (before != after).any(-1)
+    assert moved[5:8].all()
+    assert not moved[:5].any()
+    assert not moved[8:].any()
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_checkpointed_layers_see_the_same_branches(checkpointing):
+    model = tiny_model("llama").train()
+    model.set_attn_implementation(SEGMENTS)
+    row, _ = branched()
+    plain = gradients(model, branches_of(model(**row, use_cache=False).logits[0]))
+    if checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    for a, b in zip(gradients(model, branches_of(model(**row, use_cache=False).logits[0])), plain, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"branch_lengths": ((5, 3, 4),)}, "describes 12 tokens .* rows of 73 tokens"),
+        ({"attention_mask": torch.cat([torch.ones(1, 70), torch.zeros(1, 3)], dim=1).long()}, "a mask of its own"),
+    ],
+)
+def test_branches_that_do_not_describe_the_row_are_refused(change, message):
+    model = tiny_model("llama")
+    model.set_attn_implementation(SEGMENTS)
+    row, _ = branched()
+    with pytest.raises(ValueError, match=message):
+        model(**{**row, **change}, use_cache=False)
