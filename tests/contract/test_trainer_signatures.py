@@ -5,11 +5,12 @@ import inspect
 import pytest
 from transformers import Trainer
 
+from tunesmith.training.io.fed_trainer import FedTrainer
 from tunesmith.training.trainer import ObjectiveTrainer
 
 OVERRIDDEN = sorted(
     name
-    for name, value in vars(ObjectiveTrainer).items()
+    for name, value in {**vars(FedTrainer), **vars(ObjectiveTrainer)}.items()
     if inspect.isfunction(value) and name in vars(Trainer) and name != "__init__"
 )
 

@@ -11,6 +11,7 @@ from tests.tiny.models import tiny_model
 from tests.tiny.training import tiny_trainer, uneven_rows, weights
 from tunesmith.data.collators import build_collator
 from tunesmith.training.callbacks.interruption import Interruption
+from tunesmith.training.monitoring.account import PHASES
 from tunesmith.training.monitoring.log import LOG_FILE, LogFile, read_log
 from tunesmith.training.resume import resolve_resume_point
 
@@ -18,6 +19,8 @@ TIMES = (
     "tokens_per_second",
     "padded_tokens_per_second",
     "data_wait_share",
+    "step_seconds",
+    *(f"{phase}_share" for phase in PHASES),
     "throughput",
     "elapsed_time",
     "remaining_time",

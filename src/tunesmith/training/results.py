@@ -10,6 +10,7 @@ from tunesmith.evaluation.predictions import predict
 from tunesmith.inference.load import build_generation_options
 from tunesmith.runtime.files import write_json_atomic, write_text_atomic
 from tunesmith.training.assembly import AssembledTrainer, RunParts
+from tunesmith.training.monitoring.account import describe_times
 from tunesmith.training.monitoring.log import measure_memory
 from tunesmith.training.monitoring.pace import render_duration
 from tunesmith.training.monitoring.plot import plot_run
@@ -51,7 +52,7 @@ def _training_figures(parts: RunParts, trainer: ObjectiveTrainer) -> dict[str, A
         "total_tokens": meter.real_tokens,
         "padded_tokens": meter.computed_tokens,
         "tokens_per_second": round(meter.real_tokens / seconds, 2),
-        "data_wait_share": round(meter.wait_seconds / seconds, 4),
+        **describe_times(meter.phase_seconds, meter.run_steps),
         **measure_memory(),
     }
     if parts.config.training.include_effective_tokens_per_second:

@@ -5,9 +5,8 @@ processes, so that 8x1, 2x4 and 1x8, one process and two, give the same gradient
 checkpoints are written beside and renamed. A contract test compares what is overridden with the installed Trainer.
 """
 
-import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,10 @@ from typing import Any
 import torch
 from accelerate.optimizer import AcceleratedOptimizer
 from torch import Tensor, nn
-from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback
+from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import EvalLoopOutput
 
-from tunesmith.data.batches import BOOKKEEPING_KEYS
-from tunesmith.data.loading.samplers import SequentialSampler
 from tunesmith.errors import CheckpointError
 from tunesmith.evaluation.perplexity import measure_loss
 from tunesmith.models.heads import find_base_model
@@ -37,8 +34,9 @@ from tunesmith.training.checkpoints import (
     start_checkpoint,
 )
 from tunesmith.training.embedding_noise import EmbeddingNoise
-from tunesmith.training.loaders import ProcessBatches, build_loader
-from tunesmith.training.monitoring.meter import RunMeter, StepCounts, count_real_tokens
+from tunesmith.training.io.fed_trainer import FedTrainer
+from tunesmith.training.monitoring.account import describe_times
+from tunesmith.training.monitoring.meter import RunMeter
 from tunesmith.training.optimizers import build_parameter_groups, keep_embeddings_exact
 from tunesmith.training.resume import RUN_STATE, ResumePoint, load_run_state
 from tunesmith.training.trainer_plan import TrainerPlan
@@ -46,13 +44,11 @@ from tunesmith.training.trainer_plan import TrainerPlan
 _MAKE_ROOM = "Earlier checkpoints are whole: make room and go on with resume_from_checkpoint=true."
 
 
-class ObjectiveTrainer(Trainer):
+class ObjectiveTrainer(FedTrainer):
     """A Trainer that learns an objective."""
 
     loss_is_scaled_for_ga = True
     """Tells Trainer not to divide by the number of micro-batches."""
-
-    optimizer: Any
 
     def __init__(
         self,
@@ -65,7 +61,7 @@ class ObjectiveTrainer(Trainer):
     ) -> None:
         self.objective = objective
         self.plan = plan
-        self.meter = RunMeter()
+        self.meter = RunMeter(ranks=ranks)
         self.step_record = StepRecord()
         self._ranks = ranks
         self._flops_per_token: int | None = None
@@ -75,6 +71,7 @@ class ObjectiveTrainer(Trainer):
         if plan.neftune_noise_alpha is not None:
             embeddings = find_base_model(self.model).get_input_embeddings()
             self._noise = EmbeddingNoise(embeddings, plan.neftune_noise_alpha)
+        self._watch_time()
         # Both write to the terminal on their own; monitoring/ does it here.
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
@@ -98,83 +95,6 @@ class ObjectiveTrainer(Trainer):
             return
         super()._run_epoch(**options)
 
-    # -- batches -----------------------------------------------------------------------------------------------------
-
-    def get_train_dataloader(self) -> Any:
-        """Return this process's batches of the training set."""
-        if self.train_dataset is None or self.plan.sampler is None:
-            raise ValueError("this trainer was made without a training set")
-        batches = ProcessBatches(
-            self.plan.sampler,
-            self.args.per_device_train_batch_size,
-            self._ranks,
-            drop_last=self.args.dataloader_drop_last,
-        )
-        return build_loader(
-            self.train_dataset,
-            self.data_collator,
-            batches,
-            num_workers=self.args.dataloader_num_workers,
-            pin_memory=self._pins_memory,
-            prefetch_factor=self.args.dataloader_prefetch_factor,
-            persistent_workers=self.args.dataloader_persistent_workers,
-        )
-
-    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
-        """Return this process's batches of an evaluation set, given as such or by its name."""
-        if eval_dataset is None:
-            eval_dataset = self.eval_dataset
-        elif isinstance(eval_dataset, str):
-            eval_dataset = self.eval_dataset[eval_dataset]
-        batches = ProcessBatches(
-            SequentialSampler(len(eval_dataset)), self.args.per_device_eval_batch_size, self._ranks
-        )
-        return build_loader(
-            eval_dataset,
-            self.data_collator,
-            batches,
-            num_workers=self.args.dataloader_num_workers,
-            pin_memory=self._pins_memory,
-        )
-
-    @property
-    def _pins_memory(self) -> bool:
-        return bool(self.args.dataloader_pin_memory and self.args.device.type == "cuda")
-
-    def get_batch_samples(
-        self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
-    ) -> tuple[list[Any], Tensor | None]:
-        """Fetch the micro-batches of one optimiser step and count its items over all of them and all processes."""
-        started = time.perf_counter()
-        batches = list(itertools.islice(epoch_iterator, num_batches))
-        self.meter.add_wait(time.perf_counter() - started)
-        if not batches:
-            return batches, None
-        items = [int(self.objective.count_items(batch)) for batch in batches]
-        # Without companions the sums stay here: a way to the device and back waits for all of its work.
-        place = device if self.accelerator.num_processes > 1 else torch.device("cpu")
-        own = torch.tensor(
-            [
-                sum(items),
-                sum(count_real_tokens(batch) for batch in batches),
-                sum(batch["input_ids"].numel() for batch in batches),
-            ],
-            device=place,
-        )
-        all_items, real, computed = self._sum_over_processes(own).tolist()
-        self.meter.add_step(StepCounts(all_items, real, computed))
-        self.step_record.restart(items, [batch["row_ids"].tolist() for batch in batches])
-        # No item at all (one-token rows) makes a loss of 0, not a division by 0.
-        return batches, torch.tensor(max(1, all_items), device=device)
-
-    def _prepare_inputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Move a batch to the device, without the keys that are not for the model."""
-        return {
-            key: value.to(self.args.device, non_blocking=True) if isinstance(value, Tensor) else value
-            for key, value in inputs.items()
-            if key not in BOOKKEEPING_KEYS
-        }
-
     # -- loss --------------------------------------------------------------------------------------------------------
 
     def compute_loss(
@@ -195,23 +115,6 @@ class ObjectiveTrainer(Trainer):
         # Data parallelism averages gradients over processes; their sum is wanted.
         loss = mean * self.accelerator.num_processes
         return (loss, {}) if return_outputs else loss
-
-    def training_step(
-        self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
-    ) -> Tensor:
-        """Run one micro-batch forwards and backwards.
-
-        Trainer's own does the same, and puts the model into training mode each time by walking through all its modules:
-        some ten milliseconds for a small model with adapters, which an accelerator spends idle.
-        """
-        # The outermost flag alone is no proof: peft's wrapper starts in training mode around a model that is not.
-        if not (self._is_in_training_mode and model.training):
-            model.train()
-            self._is_in_training_mode = True
-        self.optimizer.train()  # of accelerate's wrapper: for schedule-free optimizers, nothing for others
-        loss: Tensor = self.compute_loss(model, self._prepare_inputs(inputs), num_items_in_batch=num_items_in_batch)
-        self.accelerator.backward(loss)
-        return loss.detach()
 
     def _clip_grad_norm(self, model: nn.Module) -> Any:
         """Clip the gradients of what the optimizer trains, without a search through all modules for them."""
@@ -262,13 +165,17 @@ class ObjectiveTrainer(Trainer):
         started = time.perf_counter()
         self._is_in_training_mode = False
         self._show_final_weights()
-        with self.accelerator.autocast():
-            measured = measure_loss(self.model, dataloader, self.objective, self._prepare_inputs)
-        metrics = {f"{metric_key_prefix}_loss": measured.loss, f"{metric_key_prefix}_perplexity": measured.perplexity}
-        if self.plan.reports_accuracy and measured.accuracy is not None:
-            metrics[f"{metric_key_prefix}_accuracy"] = measured.accuracy
-        if self.plan.score_answers is not None:
-            metrics.update(self.plan.score_answers(self._rows_behind(dataloader), metric_key_prefix))
+        with self.meter.account.paused():
+            with self.accelerator.autocast():
+                measured = measure_loss(self.model, dataloader, self.objective, self._prepare_inputs)
+            metrics = {
+                f"{metric_key_prefix}_loss": measured.loss,
+                f"{metric_key_prefix}_perplexity": measured.perplexity,
+            }
+            if self.plan.reports_accuracy and measured.accuracy is not None:
+                metrics[f"{metric_key_prefix}_accuracy"] = measured.accuracy
+            if self.plan.score_answers is not None:
+                metrics.update(self.plan.score_answers(self._rows_behind(dataloader), metric_key_prefix))
         self.meter.add_pause(time.perf_counter() - started)
         return EvalLoopOutput(
             predictions=None, label_ids=None, metrics=metrics, num_samples=self.num_examples(dataloader)
@@ -292,18 +199,12 @@ class ObjectiveTrainer(Trainer):
             logs["loss"] = report.loss
             logs["tokens_per_second"] = round(report.tokens_per_second, 2)
             logs["padded_tokens_per_second"] = round(report.padded_tokens_per_second, 2)
-            logs["data_wait_share"] = round(report.data_wait_share, 4)
+            logs.update(describe_times(report.times, report.num_steps))
             logs["total_tokens"] = self.meter.real_tokens
         elif "train_loss" in logs:  # the end of training: steps since the last line count too
             self.meter.close_window(self._sum_over_processes, self.args.device)
             logs["train_loss"] = self.meter.mean_loss
         super().log(logs, start_time)
-
-    def _sum_over_processes(self, values: Tensor) -> Tensor:
-        if self.accelerator.num_processes == 1:
-            return values
-        summed: Tensor = self.accelerator.reduce(values, reduction="sum")
-        return summed
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 

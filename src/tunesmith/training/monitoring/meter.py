@@ -12,6 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tunesmith.runtime.ranks import Ranks
+from tunesmith.training.monitoring.account import DATA, PHASES, PhaseTimes, TimeAccount
+
 
 @dataclass(frozen=True, slots=True)
 class StepCounts:
@@ -34,14 +37,24 @@ class WindowReport:
     loss: float
     tokens_per_second: float
     padded_tokens_per_second: float
-    data_wait_share: float
+    times: PhaseTimes
+    """Where the time of each process went, saving included."""
+
+    num_steps: int
 
 
 class RunMeter:
     """Sums of this process; the loss is the part of this process in the mean over all."""
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter, ranks: Ranks | None = None) -> None:
         self._clock = clock
+        self._ranks = ranks or Ranks()
+        self.account = TimeAccount(clock)
+        """Where the time goes; whoever does something says so here."""
+
+        self.phase_seconds = PhaseTimes([[0.0] * len(PHASES)] * self._ranks.world_size)
+        """Seconds of each phase in each process over the whole run, until the last log line."""
+
         self.window_loss: Tensor | float = 0.0
         self.window_steps = 0
         self.run_loss = 0.0
@@ -49,11 +62,9 @@ class RunMeter:
         self.items = 0
         self.real_tokens = 0
         self.computed_tokens = 0
-        self.wait_seconds = 0.0
         self.busy_seconds = 0.0
         """Seconds of training in all earlier parts of this run and until the last log line, without pauses."""
         self._window_tokens = (0, 0)
-        self._window_wait = 0.0
         self._window_start = clock()
         self._session_tokens = 0
         self._session_seconds = 0.0
@@ -61,14 +72,11 @@ class RunMeter:
     def restart_clock(self) -> None:
         """Forget the time since the last log line, for example while the model was being loaded."""
         self._window_start = self._clock()
+        self.account.restart()
 
     def add_pause(self, seconds: float) -> None:
         """Leave out time that is not training: evaluation, saving."""
         self._window_start += seconds
-
-    def add_wait(self, seconds: float) -> None:
-        """Count time spent waiting for batches."""
-        self._window_wait += seconds
 
     def add_step(self, counts: StepCounts) -> None:
         """Count the tokens of an optimiser step, over all processes."""
@@ -91,30 +99,28 @@ class RunMeter:
             device: Where the sum over processes is made.
         """
         seconds = max(self._clock() - self._window_start, 1e-9)
-        parts = torch.stack(
-            [
-                torch.as_tensor(self.window_loss, dtype=torch.float32, device=device),
-                torch.tensor(self._window_wait / seconds, dtype=torch.float32, device=device),
-                torch.ones((), device=device),
-            ]
-        )
-        loss, waits, processes = reduce_sum(parts).tolist()
+        own = torch.zeros(self._ranks.world_size, len(PHASES), dtype=torch.float32)
+        own[self._ranks.rank] = torch.tensor(self.account.take())
+        window_loss = torch.as_tensor(self.window_loss, dtype=torch.float32, device=device).reshape(1)
+        loss, *flat = reduce_sum(torch.cat([window_loss, own.flatten().to(device)])).tolist()
+        times = PhaseTimes([flat[at : at + len(PHASES)] for at in range(0, len(flat), len(PHASES))])
         steps = max(1, self.window_steps)
         real, computed = self._window_tokens
         report = WindowReport(
             loss=loss / steps,
             tokens_per_second=real / seconds,
             padded_tokens_per_second=computed / seconds,
-            data_wait_share=min(1.0, waits / processes),
+            times=times,
+            num_steps=steps,
         )
         self.run_loss += loss
         self.run_steps += self.window_steps
-        self.wait_seconds += self._window_wait
+        self.phase_seconds = _added(self.phase_seconds, times)
         self.busy_seconds += seconds
         self._session_tokens += real
         self._session_seconds += seconds
         self.window_loss, self.window_steps = 0.0, 0
-        self._window_tokens, self._window_wait = (0, 0), 0.0
+        self._window_tokens = (0, 0)
         self._window_start = self._clock()
         return report
 
@@ -139,7 +145,7 @@ class RunMeter:
             "items": self.items,
             "real_tokens": self.real_tokens,
             "computed_tokens": self.computed_tokens,
-            "wait_seconds": self.wait_seconds,
+            "phase_seconds": [list(process) for process in self.phase_seconds.seconds],
             "busy_seconds": self.busy_seconds,
         }
 
@@ -151,7 +157,18 @@ class RunMeter:
         self.run_loss, self.run_steps = float(state["run_loss"]), int(state["run_steps"])
         self.items = int(state["items"])
         self.real_tokens, self.computed_tokens = int(state["real_tokens"]), int(state["computed_tokens"])
-        self.wait_seconds, self.busy_seconds = float(state["wait_seconds"]), float(state["busy_seconds"])
+        self.busy_seconds = float(state["busy_seconds"])
+        self.phase_seconds = PhaseTimes([list(map(float, process)) for process in state["phase_seconds"]])
+
+    @property
+    def wait_seconds(self) -> float:
+        """Seconds that this process waited for data over the whole run, until the last log line."""
+        return self.phase_seconds.seconds[self._ranks.rank][DATA]
+
+
+def _added(first: PhaseTimes, second: PhaseTimes) -> PhaseTimes:
+    pairs = zip(first.seconds, second.seconds, strict=True)
+    return PhaseTimes([[one + other for one, other in zip(*processes, strict=True)] for processes in pairs])
 
 
 def count_real_tokens(batch: Mapping[str, Any]) -> int:

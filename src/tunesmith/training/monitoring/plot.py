@@ -7,12 +7,14 @@ from typing import Any
 
 from tunesmith.runtime.files import atomic_file
 from tunesmith.runtime.optional import require
+from tunesmith.training.monitoring.account import PHASES
 from tunesmith.training.monitoring.log import LOG_FILE, read_log
 
 logger = logging.getLogger(__name__)
 
 PLOT_FILE = "training_loss.png"
 _BLUE, _ORANGE, _GREEN, _GREY = "#1f5fa8", "#d9730d", "#2e8b57", "#9db7d5"
+_PHASE_COLOURS = ("#c0392b", "#8e7cc3", "#9db7d5", "#1f5fa8", "#2e8b57", "#bbbbbb")
 _HALF_LIFE_SHARE = 0.02
 """Half-life of the smoothing, as a share of the points of a run."""
 
@@ -35,10 +37,11 @@ def plot_run(output_dir: str | Path) -> Path | None:
 def _draw(lines: Sequence[Mapping[str, Any]]) -> Any:
     # Figure instead of pyplot: pyplot keeps every figure alive and asks for a display.
     matplotlib = require("matplotlib.figure", extra="plot", purpose="draw the picture that plot_loss asks for")
-    figure = matplotlib.Figure(figsize=(9, 6.5), layout="constrained")
-    loss_axes, rate_axes = figure.subplots(2, 1, sharex=True, height_ratios=[2.4, 1])
+    figure = matplotlib.Figure(figsize=(9, 8.5), layout="constrained")
+    loss_axes, rate_axes, time_axes = figure.subplots(3, 1, sharex=True, height_ratios=[2.4, 1, 1])
     _draw_losses(loss_axes, lines)
     _draw_rate_and_norm(rate_axes, lines)
+    _draw_times(time_axes, lines)
     figure.suptitle("Training", fontsize=12)
     return figure
 
@@ -64,7 +67,6 @@ def _draw_rate_and_norm(axes: Any, lines: Sequence[Mapping[str, Any]]) -> None:
     steps, rates = _series(lines, "lr")
     handles = axes.plot(steps, rates, color=_BLUE, linewidth=1.5, label="learning rate")
     axes.set_ylabel("learning rate", color=_BLUE)
-    axes.set_xlabel("step")
     axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
     axes.grid(alpha=0.3)
     norm_steps, norms = _series(lines, "grad_norm")
@@ -74,6 +76,24 @@ def _draw_rate_and_norm(axes: Any, lines: Sequence[Mapping[str, Any]]) -> None:
         norm_axes.set_ylabel("gradient norm", color=_ORANGE)
         norm_axes.set_ylim(bottom=0)
     axes.legend(handles=handles, frameon=False, loc="upper right")
+
+
+def _draw_times(axes: Any, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Stack the shares of the phases; lines of older logs that have none leave the panel empty."""
+    axes.set_xlabel("step")
+    axes.set_ylabel("share of time")
+    axes.set_ylim(0, 1)
+    timed = [line for line in lines if line.get("other_share") is not None]
+    if not timed:
+        return
+    steps = [int(line["current_steps"]) for line in timed]
+    stacks = [[float(line[f"{phase}_share"]) for line in timed] for phase in PHASES if phase != "data"]
+    waiting = [max(0.0, 1.0 - sum(others)) for others in zip(*stacks, strict=True)]
+    if len(steps) == 1:  # an area needs a width
+        steps, waiting, stacks = [steps[0] - 1, steps[0]], waiting * 2, [stack * 2 for stack in stacks]
+    labels = ["data (waiting)", *(phase for phase in PHASES if phase != "data")]
+    axes.stackplot(steps, waiting, *stacks, labels=labels, colors=_PHASE_COLOURS, step="pre")
+    axes.legend(frameon=True, loc="upper right", ncols=len(labels), fontsize="x-small")
 
 
 def _series(lines: Sequence[Mapping[str, Any]], key: str) -> tuple[list[int], list[float]]:

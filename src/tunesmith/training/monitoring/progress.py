@@ -8,6 +8,7 @@ from typing import Any
 from tqdm import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from tunesmith.training.monitoring.account import render_shares
 from tunesmith.training.monitoring.meter import RunMeter
 from tunesmith.training.monitoring.pace import Pace, render_duration
 
@@ -51,8 +52,10 @@ class Progress(TrainerCallback):
             return
         if "loss" in logs:
             if self._bar is not None:
+                waiting = f", {logs['data_wait_share']:.0%} waiting for data" if "data_wait_share" in logs else ""
                 self._bar.set_postfix_str(
-                    f"loss {logs['loss']:.4f}, {logs.get('tokens_per_second', 0.0):,.0f} tokens/s", refresh=False
+                    f"loss {logs['loss']:.4f}, {logs.get('tokens_per_second', 0.0):,.0f} tokens/s{waiting}",
+                    refresh=False,
                 )
             else:
                 logger.info("%s", render_step(state, logs, self._pace))
@@ -92,6 +95,9 @@ def render_step(state: TrainerState, logs: Mapping[str, Any], pace: Pace) -> str
         parts.append(f"{logs['tokens_per_second']:,.0f} tokens/s")
     if "epoch" in logs:
         parts.append(f"epoch {logs['epoch']:.2f}")
+    shares = render_shares(logs)
+    if shares is not None:
+        parts.append(shares)
     left = render_duration(pace.remaining_seconds(step, max_steps))
     parts.append(f"{render_duration(pace.elapsed_seconds)} gone, {left} left")
     return "  ".join(parts)

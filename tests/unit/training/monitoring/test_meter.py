@@ -27,13 +27,17 @@ def test_a_window_reports_means_and_rates():
         meter.add_step(StepCounts(items=10, real_tokens=30, computed_tokens=50))
         meter.add_loss(torch.tensor(loss / 2))  # two micro-batches share a step
         meter.add_loss(torch.tensor(loss / 2))
-    meter.add_wait(1.0)
-    clock.now += 4.0
+    meter.account.enter("data")
+    clock.now += 1.0
+    meter.account.enter("forward")
+    clock.now += 3.0
     report = close(meter)
     assert report.loss == 3.0
     assert report.tokens_per_second == 15.0  # 60 in 4 s
     assert report.padded_tokens_per_second == 25.0
-    assert report.data_wait_share == 0.25
+    assert report.times.longest_wait() == (0.25, 0)
+    assert report.times.shares()["forward"] == 0.75
+    assert meter.wait_seconds == 1.0
     assert (meter.items, meter.real_tokens, meter.computed_tokens) == (20, 60, 100)
 
 

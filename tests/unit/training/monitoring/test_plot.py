@@ -23,7 +23,7 @@ def test_a_picture_of_the_log_is_drawn(tmp_path):
     assert path == tmp_path / "training_loss.png"
     header = path.read_bytes()[:24]
     assert header[:8] == b"\x89PNG\r\n\x1a\n"
-    assert struct.unpack(">II", header[16:]) == (1350, 975)
+    assert struct.unpack(">II", header[16:]) == (1350, 1275)
 
 
 def test_one_line_is_enough(tmp_path):

@@ -1,0 +1,155 @@
+"""The half of the trainer that deals with batches: where they come from, and what happens to one."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from tunesmith.data.batches import BOOKKEEPING_KEYS
+from tunesmith.data.loading.samplers import SequentialSampler
+from tunesmith.objectives.base import Objective
+from tunesmith.runtime.ranks import Ranks
+from tunesmith.training.callbacks.guards import StepRecord
+from tunesmith.training.loaders import ProcessBatches, build_loader
+from tunesmith.training.monitoring.account import TimeAccount, find_events
+from tunesmith.training.monitoring.meter import RunMeter, StepCounts, count_real_tokens
+from tunesmith.training.trainer_plan import TrainerPlan
+
+
+class FedTrainer(Trainer):
+    """A Trainer with batches of our own making, and an account of the time that each part of a step takes."""
+
+    objective: Objective
+    plan: TrainerPlan
+    meter: RunMeter
+    step_record: StepRecord
+    optimizer: Any
+    _ranks: Ranks
+    _is_in_training_mode: bool
+
+    def _watch_time(self) -> None:
+        """Begin the account of time; called once, when the device is known."""
+        self.meter.account.use_events(find_events(self.args.device))
+        self.add_callback(_StepBorders(self.meter.account))
+
+    # -- where batches come from -------------------------------------------------------------------------------------
+
+    def get_train_dataloader(self) -> Any:
+        """Return this process's batches of the training set."""
+        if self.train_dataset is None or self.plan.sampler is None:
+            raise ValueError("this trainer was made without a training set")
+        batches = ProcessBatches(
+            self.plan.sampler,
+            self.args.per_device_train_batch_size,
+            self._ranks,
+            drop_last=self.args.dataloader_drop_last,
+        )
+        return build_loader(
+            self.train_dataset,
+            self.data_collator,
+            batches,
+            num_workers=self.args.dataloader_num_workers,
+            pin_memory=self._pins_memory,
+            prefetch_factor=self.args.dataloader_prefetch_factor,
+            persistent_workers=self.args.dataloader_persistent_workers,
+        )
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        """Return this process's batches of an evaluation set, given as such or by its name."""
+        if eval_dataset is None:
+            eval_dataset = self.eval_dataset
+        elif isinstance(eval_dataset, str):
+            eval_dataset = self.eval_dataset[eval_dataset]
+        batches = ProcessBatches(
+            SequentialSampler(len(eval_dataset)), self.args.per_device_eval_batch_size, self._ranks
+        )
+        return build_loader(
+            eval_dataset,
+            self.data_collator,
+            batches,
+            num_workers=self.args.dataloader_num_workers,
+            pin_memory=self._pins_memory,
+        )
+
+    @property
+    def _pins_memory(self) -> bool:
+        return bool(self.args.dataloader_pin_memory and self.args.device.type == "cuda")
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
+    ) -> tuple[list[Any], Tensor | None]:
+        """Fetch the micro-batches of one optimiser step and count its items over all of them and all processes."""
+        self.meter.account.enter("data")
+        batches = list(itertools.islice(epoch_iterator, num_batches))
+        self.meter.account.enter("other")
+        if not batches:
+            return batches, None
+        items = [int(self.objective.count_items(batch)) for batch in batches]
+        # Without companions the sums stay here: a way to the device and back waits for all of its work.
+        place = device if self.accelerator.num_processes > 1 else torch.device("cpu")
+        own = torch.tensor(
+            [
+                sum(items),
+                sum(count_real_tokens(batch) for batch in batches),
+                sum(batch["input_ids"].numel() for batch in batches),
+            ],
+            device=place,
+        )
+        all_items, real, computed = self._sum_over_processes(own).tolist()
+        self.meter.add_step(StepCounts(all_items, real, computed))
+        self.step_record.restart(items, [batch["row_ids"].tolist() for batch in batches])
+        # No item at all (one-token rows) makes a loss of 0, not a division by 0.
+        return batches, torch.tensor(max(1, all_items), device=device)
+
+    def _sum_over_processes(self, values: Tensor) -> Tensor:
+        if self.accelerator.num_processes == 1:
+            return values
+        summed: Tensor = self.accelerator.reduce(values, reduction="sum")
+        return summed
+
+    # -- what happens to a batch -------------------------------------------------------------------------------------
+
+    def _prepare_inputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Move a batch to the device, without the keys that are not for the model."""
+        return {
+            key: value.to(self.args.device, non_blocking=True) if isinstance(value, Tensor) else value
+            for key, value in inputs.items()
+            if key not in BOOKKEEPING_KEYS
+        }
+
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
+    ) -> Tensor:
+        """Run one micro-batch forwards and backwards.
+
+        Trainer's own does the same, and puts the model into training mode each time by walking through all its modules:
+        some ten milliseconds for a small model with adapters, which an accelerator spends idle.
+        """
+        account = self.meter.account
+        account.enter("copy")
+        # The outermost flag alone is no proof: peft's wrapper starts in training mode around a model that is not.
+        if not (self._is_in_training_mode and model.training):
+            model.train()
+            self._is_in_training_mode = True
+        self.optimizer.train()  # of accelerate's wrapper: for schedule-free optimizers, nothing for others
+        prepared = self._prepare_inputs(inputs)
+        account.enter("forward")
+        loss: Tensor = self.compute_loss(model, prepared, num_items_in_batch=num_items_in_batch)
+        account.enter("backward")
+        self.accelerator.backward(loss)
+        account.enter("optimizer")
+        return loss.detach()
+
+
+class _StepBorders(TrainerCallback):
+    """Tells the account when the optimizer is done."""
+
+    def __init__(self, account: TimeAccount) -> None:
+        self._account = account
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """End the optimizer's part of a step: what follows is logging, saving, and the next batch."""
+        self._account.enter("other")
