@@ -6,14 +6,14 @@ import pytest
 
 from tests.tiny.models import tiny_model
 from tests.tiny.tokenizers import byte_level_tokenizer
-from tunesmith.inference.base import GenerationOptions
+from tunesmith.config import GenerationConfig
 from tunesmith.inference.local import LocalGenerator
 from tunesmith.training.run import run_training
 
 pytestmark = pytest.mark.gpu
 
 PROMPTS = [[5, 6, 7], [9, 10, 11, 12, 13, 14], [20]]
-GREEDY = GenerationOptions(do_sample=False, max_new_tokens=12)
+GREEDY = GenerationConfig(do_sample=False, max_new_tokens=12)
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2"])

@@ -1,6 +1,6 @@
 """Settings of generated text: chat, samples and predictions."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tunesmith.config.constraints import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -38,3 +38,12 @@ class GenerationConfig:
 
     skip_special_tokens: bool = True
     """Leave end markers and other special tokens out of the text that is shown and compared."""
+
+    @property
+    def draws_tokens(self) -> bool:
+        """Whether tokens are drawn at random at all."""
+        return self.do_sample and self.temperature > 0
+
+    def greedy(self) -> "GenerationConfig":
+        """Return the same settings with the likeliest token taken each time, so that runs can be compared."""
+        return replace(self, do_sample=False, num_beams=1)

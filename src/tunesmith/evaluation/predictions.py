@@ -8,10 +8,11 @@ from typing import Protocol, TypeVar
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from tunesmith.config import GenerationConfig
 from tunesmith.data.batches import Example
 from tunesmith.errors import DataError
 from tunesmith.evaluation.text_metrics import score_texts
-from tunesmith.inference.base import GenerationOptions, TextGenerator
+from tunesmith.inference.base import TextGenerator
 from tunesmith.runtime.files import write_text_atomic
 
 _Item = TypeVar("_Item")
@@ -37,7 +38,7 @@ def predict(
     tokenizer: PreTrainedTokenizerBase,
     path: str | Path,
     *,
-    options: GenerationOptions | None = None,
+    options: GenerationConfig | None = None,
     chunk_rows: int = 64,
 ) -> dict[str, float]:
     """Answer the last question of every row, write the answers, and score them against the expected ones.
@@ -58,7 +59,7 @@ def predict(
     Raises:
         DataError: There are no rows, or a row has no prompt that is not learnt itself.
     """
-    chosen = options or GenerationOptions().greedy()
+    chosen = options or GenerationConfig().greedy()
     process, num_processes = _process_of_this()
     own_rows = [row for number, row in enumerate(_split_rows(dataset)) if number % num_processes == process]
     answers: list[list[int]] = []

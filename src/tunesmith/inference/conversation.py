@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from transformers import PreTrainedTokenizerBase
 
+from tunesmith.config import GenerationConfig
 from tunesmith.data.chat import ChatTemplate
 from tunesmith.data.records import Message
-from tunesmith.inference.base import GenerationOptions, TextGenerator
+from tunesmith.inference.base import TextGenerator
 
 
 class ChatSession:
@@ -17,7 +18,7 @@ class ChatSession:
         generator: TextGenerator,
         tokenizer: PreTrainedTokenizerBase,
         template: ChatTemplate,
-        options: GenerationOptions,
+        options: GenerationConfig,
         *,
         system: str | None = None,
     ) -> None:

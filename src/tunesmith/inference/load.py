@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from tunesmith.config import RunConfig
+from tunesmith.config import GenerationConfig, RunConfig
 from tunesmith.data.chat import ChatTemplate, resolve_template
-from tunesmith.inference.base import GenerationOptions
 from tunesmith.inference.local import LocalGenerator
 from tunesmith.models import load_model, load_tokenizer
 from tunesmith.models.locations import resolve_adapter
@@ -21,7 +20,7 @@ class LoadedGenerator:
     generator: LocalGenerator
     tokenizer: PreTrainedTokenizerBase
     template: ChatTemplate
-    options: GenerationOptions
+    options: GenerationConfig
 
 
 def load_generator(config: RunConfig) -> LoadedGenerator:
@@ -31,7 +30,7 @@ def load_generator(config: RunConfig) -> LoadedGenerator:
     template = resolve_template(config.data, tokenizer)
     loaded = load_model(config, tokenizer, is_trainable=False)
     generator = LocalGenerator(loaded.model, tokenizer, end_markers=template.end_markers)
-    return LoadedGenerator(generator, tokenizer, template, build_generation_options(config))
+    return LoadedGenerator(generator, tokenizer, template, config.generation)
 
 
 def hide_progress_without_terminal() -> None:
@@ -51,20 +50,3 @@ def load_run_tokenizer(config: RunConfig) -> PreTrainedTokenizerBase:
         if (folder / "tokenizer_config.json").is_file():
             return load_tokenizer(replace(config.model, model_name_or_path=str(folder)))
     return load_tokenizer(config.model)
-
-
-def build_generation_options(config: RunConfig) -> GenerationOptions:
-    """Return the generation options of a configuration."""
-    settings = config.generation
-    return GenerationOptions(
-        do_sample=settings.do_sample and settings.temperature > 0,
-        temperature=settings.temperature,
-        top_p=settings.top_p,
-        top_k=settings.top_k,
-        num_beams=settings.num_beams,
-        max_new_tokens=settings.max_new_tokens,
-        max_length=settings.max_length,
-        repetition_penalty=settings.repetition_penalty,
-        length_penalty=settings.length_penalty,
-        skip_special_tokens=settings.skip_special_tokens,
-    )

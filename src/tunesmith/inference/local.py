@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import GenerationConfig as TransformersGenerationConfig
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.generation import StoppingCriteria, StoppingCriteriaList
 
+from tunesmith.config import GenerationConfig
 from tunesmith.errors import ConfigError
-from tunesmith.inference.base import GenerationOptions
 from tunesmith.inference.markers import MarkerFilter, cut_at_marker
 from tunesmith.inference.pieces import TextPieces
 
@@ -53,7 +54,7 @@ class LocalGenerator:
         # Any id will do: padding is masked out of the prompt and cut off the completion.
         self._pad_id = int(pad) if pad is not None else (self.stop_ids[0] if self.stop_ids else 0)
 
-    def generate(self, prompts: Sequence[Sequence[int]], options: GenerationOptions) -> list[list[int]]:
+    def generate(self, prompts: Sequence[Sequence[int]], options: GenerationConfig) -> list[list[int]]:
         """Return the new tokens of one completion per prompt, see `TextGenerator`."""
         _check_prompts(prompts)
         completions: list[list[int]] = [[] for _ in prompts]
@@ -67,7 +68,7 @@ class LocalGenerator:
                     completions[index] = ids
         return completions
 
-    def stream(self, prompt: Sequence[int], options: GenerationOptions) -> Iterator[str]:
+    def stream(self, prompt: Sequence[int], options: GenerationConfig) -> Iterator[str]:
         """Yield the text of one completion in pieces, see `TextGenerator`.
 
         Leaving the loop early stops the model too. An error in the model is raised here.
@@ -95,11 +96,11 @@ class LocalGenerator:
             finally:
                 channel.is_cancelled = True
 
-    def _run_stream(self, prompt: Sequence[int], options: GenerationOptions, channel: "_TokenChannel") -> None:
+    def _run_stream(self, prompt: Sequence[int], options: GenerationConfig, channel: "_TokenChannel") -> None:
         with _evaluating(self.model), torch.inference_mode(), self._autocast():
             self._call_model([prompt], options, streamer=channel, stopping_criteria=StoppingCriteriaList([channel]))
 
-    def _generate_batch(self, prompts: Sequence[Sequence[int]], options: GenerationOptions) -> list[list[int]]:
+    def _generate_batch(self, prompts: Sequence[Sequence[int]], options: GenerationConfig) -> list[list[int]]:
         output = self._call_model(prompts, options)
         width = max(map(len, prompts))
         completions = [_cut_at_stop(row, self.stop_ids) for row in output[:, width:].tolist()]
@@ -107,7 +108,7 @@ class LocalGenerator:
             return completions
         return [cut_at_marker(ids, self.stop_texts, self.tokenizer) for ids in completions]
 
-    def _call_model(self, prompts: Sequence[Sequence[int]], options: GenerationOptions, **extra: Any) -> Tensor:
+    def _call_model(self, prompts: Sequence[Sequence[int]], options: GenerationConfig, **extra: Any) -> Tensor:
         width = max(map(len, prompts))
         ids = torch.full((len(prompts), width), self._pad_id, dtype=torch.long)
         mask = torch.zeros_like(ids)
@@ -124,9 +125,9 @@ class LocalGenerator:
         )
         return output
 
-    def _build_generation_config(self, options: GenerationOptions, prompt_tokens: int) -> GenerationConfig:
+    def _build_generation_config(self, options: GenerationConfig, prompt_tokens: int) -> TransformersGenerationConfig:
         settings: dict[str, Any] = {
-            "do_sample": options.do_sample,
+            "do_sample": options.draws_tokens,
             "num_beams": options.num_beams,
             "repetition_penalty": options.repetition_penalty,
             "eos_token_id": list(self.stop_ids) or None,
@@ -137,11 +138,11 @@ class LocalGenerator:
         # A prompt that leaves no room still gets one token: an empty answer is easier to understand than a crash.
         room = options.max_new_tokens or max(1, options.max_length - prompt_tokens)
         settings["max_new_tokens"] = room
-        if options.do_sample:
+        if options.draws_tokens:
             settings |= {"temperature": options.temperature, "top_p": options.top_p, "top_k": options.top_k}
         if options.num_beams > 1:
             settings["length_penalty"] = options.length_penalty
-        return GenerationConfig(**settings)
+        return TransformersGenerationConfig(**settings)
 
 
 def resolve_stop_ids(

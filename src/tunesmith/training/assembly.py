@@ -18,7 +18,6 @@ from tunesmith.data.loading.samplers import EpochSampler, SamplingStrategy, buil
 from tunesmith.data.pipeline import EVAL_NAME, PreparedData
 from tunesmith.data.records import Message
 from tunesmith.evaluation.predictions import predict, split_last_answer
-from tunesmith.inference.load import build_generation_options
 from tunesmith.inference.local import LocalGenerator
 from tunesmith.models import LoadedModel
 from tunesmith.objectives import Objective
@@ -187,7 +186,7 @@ def _build_generator(parts: RunParts) -> LocalGenerator:
 def _score_answers(parts: RunParts, generator: LocalGenerator) -> ScoreAnswers | None:
     if not parts.config.training.predict_with_generate:
         return None
-    options = build_generation_options(parts.config)
+    options = parts.config.generation
 
     def score(rows: Any, prefix: str) -> dict[str, float]:
         path = parts.output_dir / f"{prefix}_predictions.jsonl"
@@ -230,7 +229,7 @@ def _callbacks(
                 parts.tokenizer,
                 _sample_prompts(parts),
                 every_steps=training.sample_steps,
-                options=build_generation_options(parts.config),
+                options=parts.config.generation,
             )
         )
     if training.logging_dir is not None and "tensorboard" in training.report_to:

@@ -7,7 +7,6 @@ from typing import Any
 from tunesmith.data.pipeline import EVAL_NAME
 from tunesmith.evaluation.predictions import FILE_NAME as PREDICTIONS_FILE
 from tunesmith.evaluation.predictions import predict
-from tunesmith.inference.load import build_generation_options
 from tunesmith.runtime.files import write_json_atomic, write_text_atomic
 from tunesmith.training.assembly import AssembledTrainer, RunParts
 from tunesmith.training.monitoring.account import describe_times
@@ -101,7 +100,7 @@ def _find_last_evaluation(
 
 def save_predictions(parts: RunParts, assembled: AssembledTrainer) -> dict[str, Any]:
     """Answer the questions of the evaluation set, and write answers and scores."""
-    options = build_generation_options(parts.config)
+    options = parts.config.generation
     path = parts.output_dir / PREDICTIONS_FILE
     rows = parts.data.evals[EVAL_NAME]
     scores = predict(assembled.generator, rows, parts.tokenizer, path, options=options)

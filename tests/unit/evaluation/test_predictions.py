@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests.tiny.tokenizers import byte_level_tokenizer
+from tunesmith.config import GenerationConfig
 from tunesmith.errors import DataError
 from tunesmith.evaluation.predictions import interleave, predict, split_last_answer
-from tunesmith.inference.base import GenerationOptions
 
 
 class Echo:
@@ -85,7 +85,7 @@ def test_packed_rows_are_answered_one_by_one_and_greedily(tokenizer, tmp_path):
 
 
 def test_the_options_asked_for_are_used(tokenizer, tmp_path):
-    echo, options = Echo(), GenerationOptions(max_new_tokens=5)
+    echo, options = Echo(), GenerationConfig(max_new_tokens=5)
     predict(echo, [example(tokenizer, "question", "answer")], tokenizer, tmp_path / "file", options=options)
     assert echo.calls == [(1, options)]
 

@@ -1,10 +1,9 @@
 import pytest
 
 from tests.tiny.tokenizers import byte_level_tokenizer
-from tunesmith.config import DataConfig
+from tunesmith.config import DataConfig, GenerationConfig
 from tunesmith.data.chat import resolve_template
 from tunesmith.data.records import Message
-from tunesmith.inference.base import GenerationOptions
 from tunesmith.inference.conversation import ChatSession
 
 
@@ -32,7 +31,7 @@ def tokenizer():
 def start(tokenizer, *answers, system=None):
     template = resolve_template(DataConfig(template="chatml"), tokenizer)
     parrot = Parrot(tokenizer, *answers)
-    return ChatSession(parrot, tokenizer, template, GenerationOptions(), system=system), parrot
+    return ChatSession(parrot, tokenizer, template, GenerationConfig(), system=system), parrot
 
 
 def test_turns_are_rendered_with_the_template(tokenizer):

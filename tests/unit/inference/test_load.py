@@ -6,7 +6,7 @@ from tests.tiny.models import tiny_model
 from tests.tiny.runs import CHATML
 from tests.tiny.tokenizers import byte_level_tokenizer
 from tunesmith.config import load_config
-from tunesmith.inference.load import build_generation_options, load_generator, load_run_tokenizer
+from tunesmith.inference.load import load_generator, load_run_tokenizer
 
 
 def write_adapter(folder, *, template=None):
@@ -60,5 +60,5 @@ def test_a_generator_stops_at_the_end_marker_of_its_template(configure):
 
 
 def test_a_temperature_of_0_is_greedy(configure):
-    assert not build_generation_options(configure(temperature=0.0)).do_sample
-    assert build_generation_options(configure()).do_sample
+    assert not configure(temperature=0.0).generation.draws_tokens
+    assert configure().generation.draws_tokens

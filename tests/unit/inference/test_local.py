@@ -2,15 +2,15 @@ import threading
 
 import pytest
 import torch
-from transformers import GenerationConfig
+import transformers
 
 from tests.tiny.models import tiny_model
 from tests.tiny.tokenizers import byte_level_tokenizer
+from tunesmith.config import GenerationConfig
 from tunesmith.errors import ConfigError
-from tunesmith.inference.base import GenerationOptions
 from tunesmith.inference.local import LocalGenerator, resolve_stop_ids
 
-GREEDY = GenerationOptions(do_sample=False, max_new_tokens=6)
+GREEDY = GenerationConfig(do_sample=False, max_new_tokens=6)
 PROMPTS = [[11, 12, 13, 14, 15, 16, 17], [21], [31, 32, 33]]
 
 
@@ -81,20 +81,20 @@ def test_the_model_is_left_in_the_mode_it_was_in(model, generator):
 
 def test_max_length_counts_the_prompt_where_max_new_tokens_is_0(generator):
     generator.stop_ids = ()
-    options = GenerationOptions(do_sample=False, max_new_tokens=0, max_length=9)
+    options = GenerationConfig(do_sample=False, max_new_tokens=0, max_length=9)
     assert len(generator.generate([PROMPTS[0]], options)[0]) == 2  # 9 - 7
-    too_short = GenerationOptions(do_sample=False, max_new_tokens=0, max_length=3)
+    too_short = GenerationConfig(do_sample=False, max_new_tokens=0, max_length=3)
     assert len(generator.generate([PROMPTS[0]], too_short)[0]) == 1
 
 
 def test_sampling_follows_the_random_state_and_the_options(generator):
-    options = GenerationOptions(do_sample=True, temperature=5.0, top_p=1.0, top_k=0, max_new_tokens=8)
+    options = GenerationConfig(do_sample=True, temperature=5.0, top_p=1.0, top_k=0, max_new_tokens=8)
     draws = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
         draws.append(generator.generate([PROMPTS[0]], options))
     assert draws[0] == draws[1] != draws[2]
-    only_the_likeliest = GenerationOptions(do_sample=True, top_k=1, max_new_tokens=6)
+    only_the_likeliest = GenerationConfig(do_sample=True, top_k=1, max_new_tokens=6)
     assert generator.generate(PROMPTS, only_the_likeliest) == generator.generate(PROMPTS, GREEDY)
 
 
@@ -107,15 +107,15 @@ def test_beam_search_finds_a_completion_that_is_at_least_as_likely(model, genera
             scores = model(input_ids=ids, use_cache=False).logits[0].log_softmax(-1)
         return sum(float(scores[len(PROMPTS[0]) - 1 + n, token]) for n, token in enumerate(completion))
 
-    beams = GenerationOptions(do_sample=False, num_beams=4, max_new_tokens=4)
-    greedy = GenerationOptions(do_sample=False, max_new_tokens=4)
+    beams = GenerationConfig(do_sample=False, num_beams=4, max_new_tokens=4)
+    greedy = GenerationConfig(do_sample=False, max_new_tokens=4)
     best, plain = (generator.generate([PROMPTS[0]], options)[0] for options in (beams, greedy))
     assert log_probability(best) >= log_probability(plain) - 1e-5
 
 
 def test_greedy_options_keep_everything_but_the_choice():
-    options = GenerationOptions(do_sample=True, num_beams=4, max_new_tokens=7)
-    assert options.greedy() == GenerationOptions(do_sample=False, num_beams=1, max_new_tokens=7)
+    options = GenerationConfig(do_sample=True, num_beams=4, max_new_tokens=7)
+    assert options.greedy() == GenerationConfig(do_sample=False, num_beams=1, max_new_tokens=7)
 
 
 def test_a_stream_gives_the_text_of_the_batch(generator, tokenizer):
@@ -125,12 +125,12 @@ def test_a_stream_gives_the_text_of_the_batch(generator, tokenizer):
 
 def test_a_stream_refuses_beams(generator):
     with pytest.raises(ConfigError, match="num_beams is 2"):
-        next(generator.stream([5], GenerationOptions(num_beams=2)))
+        next(generator.stream([5], GenerationConfig(num_beams=2)))
 
 
 def test_leaving_a_stream_early_stops_the_model(generator):
     generator.stop_ids = ()
-    endless = GenerationOptions(do_sample=False, max_new_tokens=100_000)
+    endless = GenerationConfig(do_sample=False, max_new_tokens=100_000)
     stream = generator.stream([5, 6], endless)
     next(stream)
     before = threading.active_count()
@@ -144,7 +144,7 @@ def test_an_error_in_the_model_reaches_the_reader(generator, model):
 
 
 def test_stop_tokens_come_from_tokenizer_model_and_template(model, tokenizer):
-    model.generation_config = GenerationConfig(eos_token_id=[7, 9])
+    model.generation_config = transformers.GenerationConfig(eos_token_id=[7, 9])
     # eos of the tokenizer is 2; <|endoftext|> is 0; "user and more" is several tokens and cannot stop anything
     markers = ("<|endoftext|>", "user and more")
     assert resolve_stop_ids(model, tokenizer, markers) == (0, 2, 7, 9)
@@ -152,5 +152,5 @@ def test_stop_tokens_come_from_tokenizer_model_and_template(model, tokenizer):
 
 @pytest.mark.parametrize(("named", "expected"), [(5, (2, 5)), (None, (2,))])
 def test_a_model_may_name_one_stop_token_or_none(model, tokenizer, named, expected):
-    model.generation_config = GenerationConfig(eos_token_id=named)
+    model.generation_config = transformers.GenerationConfig(eos_token_id=named)
     assert resolve_stop_ids(model, tokenizer) == expected

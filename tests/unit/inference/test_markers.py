@@ -2,7 +2,7 @@ import pytest
 
 from tests.tiny.models import tiny_model
 from tests.tiny.tokenizers import byte_level_tokenizer
-from tunesmith.inference.base import GenerationOptions
+from tunesmith.config import GenerationConfig
 from tunesmith.inference.local import LocalGenerator
 from tunesmith.inference.markers import MarkerFilter, cut_at_marker
 
@@ -45,7 +45,7 @@ def test_tokens_are_cut_before_the_marker(text, expected):
 
 def test_a_model_stops_at_the_text_of_a_marker_that_is_several_tokens():
     model, tokenizer = tiny_model(pad_token_id=None), byte_level_tokenizer()
-    options, prompt = GenerationOptions(do_sample=False, max_new_tokens=12), [11, 12, 13, 14]
+    options, prompt = GenerationConfig(do_sample=False, max_new_tokens=12), [11, 12, 13, 14]
     free = LocalGenerator(model, tokenizer)
     free.stop_ids = ()
     ids = free.generate([prompt], options)[0]

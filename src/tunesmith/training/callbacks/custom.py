@@ -48,6 +48,10 @@ def _find(name: str) -> type[TrainerCallback]:
             f"callbacks: there is no module {error.name!r}, which {name!r} needs. "
             f"Looked in {here} and in the installed packages."
         ) from error
+    except SyntaxError as error:
+        raise ConfigError(
+            f"callbacks: {name!r} cannot be read: {error.msg} in {error.filename}, line {error.lineno}."
+        ) from error
     found = getattr(module, class_name, None)  # not vars(): packages that load lazily have it only when asked
     if not (isinstance(found, type) and issubclass(found, TrainerCallback)):
         known = [

@@ -7,8 +7,9 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from tunesmith.config import GenerationConfig
 from tunesmith.evaluation.text_metrics import score_texts
-from tunesmith.inference.base import GenerationOptions, TextGenerator
+from tunesmith.inference.base import TextGenerator
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ class SamplePrinter(TrainerCallback):
         prompts: Sequence[SamplePrompt],
         *,
         every_steps: int,
-        options: GenerationOptions,
+        options: GenerationConfig,
     ) -> None:
         self._generator = generator
         self._tokenizer = tokenizer

@@ -35,3 +35,10 @@ def test_a_missing_module_is_named():
 def test_what_is_no_callback_is_refused_with_what_is_there(name, words):
     with pytest.raises(ConfigError, match=rf"{words}.*the module has: Mine"):
         load_callbacks([f"{__name__}:{name}"])
+
+
+def test_a_file_with_a_mistake_is_named_with_its_line(tmp_path, monkeypatch):
+    (tmp_path / "with_a_mistake.py").write_text("class Bell:\n    def broken(\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"with_a_mistake\.py, line 2"):
+        load_callbacks(["with_a_mistake:Bell"])

@@ -3,7 +3,7 @@ import logging
 import pytest
 from transformers import TrainerControl, TrainerState
 
-from tunesmith.inference.base import GenerationOptions
+from tunesmith.config import GenerationConfig
 from tunesmith.training.callbacks.samples import SamplePrinter, SamplePrompt, measure_answers, render_samples
 
 
@@ -34,7 +34,7 @@ def letters(text):
 
 def printer(prompts, every_steps=2):
     generator = EchoGenerator()
-    options = GenerationOptions(do_sample=True, max_new_tokens=5)
+    options = GenerationConfig(do_sample=True, max_new_tokens=5)
     return SamplePrinter(generator, LetterTokenizer(), prompts, every_steps=every_steps, options=options), generator
 
 
