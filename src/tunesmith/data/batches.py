@@ -108,6 +108,9 @@ class CompletionBatch(Batch):
     reference_log_probabilities: NotRequired[Tensor]
     """Of each sequence's completion under the reference policy. Shape [sequences], float32."""
 
+    branch_lengths: NotRequired[tuple[tuple[int, int, int], ...]]
+    """Where pairs share their prompt: tokens of each pair's prompt, chosen and rejected completion. For the model."""
+
     mismatched: NotRequired["CompletionBatch"]
     """With stage `kto`: the prompts of this batch, each with the completion of another row."""
 

@@ -43,7 +43,7 @@ class PairCollator:
         packs = _packs(rows)
         lines = [[part for pair in pack for part in split_pair(pair)] for pack in packs]
         batch = _collate(self, lines, are_packed=any(isinstance(row, list) for row in rows))
-        return {**batch, **_describe_rows([pair for pack in packs for pair in pack])}
+        return {**batch, **describe_rows([pair for pack in packs for pair in pack])}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class FeedbackCollator:
             for place in (0, 1)
         )
         flat = [row for pack in packs for row in pack]
-        described = _describe_rows(flat)
+        described = describe_rows(flat)
         reference = described.pop("reference_log_probabilities", None)
         if reference is not None:
             own["reference_log_probabilities"] = reference[::2].contiguous()
@@ -124,6 +124,11 @@ def locate_completions(lines: Sequence[Sequence[Example]], starts: Sequence[int]
     }
 
 
+def flatten_packs(rows: Sequence[Any]) -> list[PairExample]:
+    """Return the rows of a micro-batch one by one, whether they come in packs or not."""
+    return [row for pack in _packs(rows) for row in pack]
+
+
 def _packs(rows: Sequence[Any]) -> list[list[PairExample]]:
     return [row if isinstance(row, list) else [row] for row in rows]
 
@@ -142,7 +147,8 @@ def _collate(
     return {**batch, **locate_completions(lines, starts)}
 
 
-def _describe_rows(rows: Sequence[PairExample]) -> dict[str, torch.Tensor]:
+def describe_rows(rows: Sequence[PairExample]) -> dict[str, torch.Tensor]:
+    """Return what is known of each row of a batch beside its tokens."""
     described = {
         "signals": torch.tensor([row["signal"] for row in rows], dtype=torch.float32),
         "item_weights": torch.tensor([float(len(row["trained_spans"]) > 0) for row in rows]),

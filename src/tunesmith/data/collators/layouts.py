@@ -7,6 +7,7 @@ from tunesmith.data.batches import Batch, BatchLayout, Example
 from tunesmith.data.collators.completions import FeedbackCollator, PairCollator
 from tunesmith.data.collators.flat import FlatCollator
 from tunesmith.data.collators.padded import PaddedCollator
+from tunesmith.data.collators.shared import SharedPairCollator
 
 Collator = Callable[[Sequence[Example | list[Example]]], Batch]
 
@@ -21,6 +22,7 @@ def build_collator(
     pad_token_id: int,
     pad_to_multiple_of: int | None = None,
     ignore_pad_token_for_loss: bool = True,
+    shares_prompts: bool = False,
 ) -> Collator:
     """Build the function that makes one batch of the rows of a micro-batch.
 
@@ -30,10 +32,16 @@ def build_collator(
         pad_token_id: Id that fills up shorter rows. It has no part in masks, so it may equal the end token.
         pad_to_multiple_of: Round the length of padded batches up to a multiple of this; only for `padded`.
         ignore_pad_token_for_loss: Give padding no label. Otherwise its label is `pad_token_id`: it is learnt.
+        shares_prompts: Let the two completions of a pair share one prompt, in a flat batch.
 
     Raises:
-        ValueError: `pad_to_multiple_of` is set for the flat layout, which has no padding.
+        ValueError: `pad_to_multiple_of` is set for the flat layout, which has no padding; or prompts are to be shared
+            by rows that are not pairs, or in the padded layout.
     """
+    if shares_prompts:
+        if kind != "pairs" or layout != "flat":
+            raise ValueError(f"prompts are shared by pairs in the flat layout, not by {kind} rows in the {layout} one")
+        return SharedPairCollator()
     if kind != "single":
         rows_to_batch = _build_row_collator(layout, pad_token_id, pad_to_multiple_of, ignore_pad_token_for_loss)
         return (PairCollator if kind == "pairs" else FeedbackCollator)(layout, rows_to_batch)
