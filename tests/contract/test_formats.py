@@ -13,7 +13,7 @@ from tunesmith.data.encoding import ChunkEncoder
 from tunesmith.data.formats import FORMATS, build_format
 from tunesmith.data.records import Conversation, Document, Dropped
 from tunesmith.data.selection import RawChunk
-from tunesmith.data.sources.local import RawRow
+from tunesmith.data.sources import RawRow
 
 GOOD = {
     ("alpaca", "sft"): {"instruction": "Add.", "input": "1 and 2", "output": "3"},

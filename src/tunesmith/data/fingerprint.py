@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 import tunesmith.data
 from tunesmith.data.sources import DatasetSpec
+from tunesmith.data.sources.files import content_digest
 from tunesmith.runtime.files import file_digest
 
 _NOT_CONTENT = {"name", "files"}
@@ -41,7 +42,7 @@ def content_key(
     """
     reading = {field.name: getattr(spec, field.name) for field in fields(spec) if field.name not in _NOT_CONTENT}
     content = {
-        "files": [(path.suffix.lower(), file_digest(path)) for path in spec.files],
+        "files": [(path.suffix.lower(), content_digest(path)) for path in spec.files],
         "reading": reading,
         "tokenizer": tokenizer_digest,
         "template": template_fingerprint,

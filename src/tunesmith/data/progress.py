@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from tunesmith.data.sources import DatasetSpec, RawRow
+from tunesmith.data.sources.compression import is_compressed
 
 
 class RowProgress:
@@ -67,8 +68,9 @@ def estimate_rows(spec: DatasetSpec, sample: Sequence[RawRow], max_rows: int | N
 
 def _rows_in(path: Path, sample: Sequence[RawRow]) -> int | None:
     if path.suffix.lower() == ".parquet":
-        return int(pq.read_metadata(path).num_rows)
-    if path.suffix.lower() == ".arrow" or not sample:
+        with path.open("rb") as file:
+            return int(pq.read_metadata(file).num_rows)
+    if path.suffix.lower() == ".arrow" or is_compressed(path) or not sample:
         return None
     rows = [json.dumps(row.values, ensure_ascii=False) for row in sample[:200]]
     return round(path.stat().st_size * len(rows) / sum(len(row.encode(errors="surrogatepass")) for row in rows))

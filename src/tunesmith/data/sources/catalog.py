@@ -16,7 +16,8 @@ from tunesmith.data.sources.dataset_spec import (
     Formatting,
     parse_entry,
 )
-from tunesmith.data.sources.local import CATALOG_FILE, find_files, peek_row
+from tunesmith.data.sources.files import CATALOG_FILE, find_files
+from tunesmith.data.sources.rows import peek_row
 from tunesmith.errors import DataError
 
 _SPLIT = re.compile(r"train(?:\[(\d*):(\d*)\])?")

@@ -6,7 +6,8 @@ import pytest
 
 from tests.unit.data.formats.specs import spec_of
 from tunesmith.data.sources import read_rows
-from tunesmith.data.sources.local import find_files, peek_row
+from tunesmith.data.sources.files import find_files
+from tunesmith.data.sources.rows import peek_row
 from tunesmith.errors import DataError
 
 ROWS = [{"a": "é🙂", "b": "x\ny"}, {"a": "", "b": "2"}, {"a": "007", "b": "z"}]
@@ -107,14 +108,14 @@ def test_the_first_three_malformed_rows_are_named_together(tmp_path):
 
 def test_text_that_is_not_utf_8_is_named(tmp_path):
     (tmp_path / "a.jsonl").write_bytes('{"a": "é"}'.encode("latin-1"))
-    with pytest.raises(DataError, match=r"a.jsonl: not UTF-8 text at byte \d+"):
+    with pytest.raises(DataError, match=r"a.jsonl: not UTF-8 text near row 1: .*0xe9"):
         read(tmp_path / "a.jsonl")
 
 
 def test_a_folder_holds_one_type_of_files(tmp_path):
     write(tmp_path / "a.jsonl", "{}")
     write(tmp_path / "b.csv", "a")
-    with pytest.raises(DataError, match=r"mixes .csv, .jsonl; it must hold one type"):
+    with pytest.raises(DataError, match=r"mixes .csv, .jsonl; a data set has one type of file"):
         find_files(tmp_path, "toy")
 
 
@@ -173,7 +174,7 @@ def test_a_parquet_file_that_is_damaged_inside_is_named(tmp_path):
     content = bytearray(path.read_bytes())
     content[4:36] = b"\xff" * 32  # the header of the first page
     path.write_bytes(bytes(content))
-    assert message_of(path).startswith(f"{path} cannot be read:")
+    assert message_of(path).startswith(f"{path} cannot be read at row 1:")
 
 
 def test_a_catalogue_beside_its_data_is_not_read_as_rows(tmp_path):

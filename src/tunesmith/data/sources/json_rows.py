@@ -1,0 +1,165 @@
+"""Rows of JSON files: an array that is read piece by piece, or one object on each line."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from tunesmith.data.sources.compression import open_text
+from tunesmith.data.sources.problems import FileProblems
+from tunesmith.errors import DataError
+
+Values = dict[str, Any]
+
+WINDOW_CHARACTERS = 1 << 20
+"""Text of an array that is in memory at a time; more only where one row is longer."""
+
+_BLANK = re.compile(r"[ \t\n\r]*")
+_BORDER = re.compile(r"[ \t\n\r]*([,\]])[ \t\n\r]*")
+_LONGEST_WORD = 16
+"""Characters of `-Infinity` and of escapes, with room: an error this close to the end of a window may be its border."""
+
+
+def read_json(path: Path, problems: FileProblems) -> Iterator[Values]:
+    """Yield the objects of a JSON array; a `.json` file of JSON Lines is read as such.
+
+    An array is never in memory as a whole, however long it is.
+    """
+    with open_text(path) as file:
+        start = file.read(4096).lstrip()
+    if start.startswith("["):
+        with open_text(path, newline="") as file:
+            for row, value in enumerate(_ArrayReader(path, file, WINDOW_CHARACTERS).values()):
+                if isinstance(value, dict):
+                    yield value
+                else:
+                    problems.add(row, f"expected an object, found {type(value).__name__}")
+        return
+    if _is_spread_over_lines(start):
+        raise DataError(
+            f"{path}: it begins with one object over several lines. A data file holds an array of objects, "
+            "`[{...}, {...}]`, or one object on each line."
+        )
+    yield from read_json_lines(path, problems)
+
+
+def read_json_lines(path: Path, problems: FileProblems) -> Iterator[Values]:
+    """Yield the object on each line that is not blank."""
+    row = 0
+    with open_text(path) as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+            except json.JSONDecodeError as error:
+                column = min(error.pos, len(line.rstrip("\r\n"))) + 1
+                problems.add(row, f"line {number}, column {column} is not valid JSON: {error.msg}")
+            except (ValueError, RecursionError) as error:  # numbers of thousands of digits, endless brackets
+                problems.add(row, f"line {number}: the JSON cannot be read: {error}")
+            else:
+                if isinstance(value, dict):
+                    yield value
+                else:
+                    problems.add(row, f"line {number}: expected an object, found {type(value).__name__}")
+            row += 1
+
+
+def _is_spread_over_lines(start: str) -> bool:
+    """Return whether JSON opens an object that does not end on its line: `{` and, next or after spaces, a new line."""
+    return start.startswith("{") and start[1:].lstrip(" \t\r").startswith("\n")
+
+
+class _ArrayReader:
+    """Parses the elements of one array out of a window that moves over the file.
+
+    The standard library's parser takes one element at a time out of the window. Where it fails close to the end, or
+    inside a text that has no end yet, the window grows and the element is parsed again.
+    """
+
+    def __init__(self, path: Path, file: TextIO, window: int) -> None:
+        self._path = path
+        self._file = file
+        self._window = window
+        self._text = ""
+        self._at = 0
+        self._at_end = False
+        self._lines = 0
+        self._column = 0
+        """Lines before the window, and characters of the window's first line before it."""
+
+        self._row = 0
+
+    def values(self) -> Iterator[object]:
+        """Yield the elements in order.
+
+        Raises:
+            DataError: The file is not one array; the message names row, line and column.
+        """
+        decode = json.JSONDecoder().raw_decode
+        self._begin()
+        is_closed = self._next_is("]")
+        if is_closed:
+            self._at += 1
+        while not is_closed:
+            try:
+                value, end = decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                if not self._may_be_cut(error):
+                    raise self._invalid(error.msg, error.pos) from error
+                self._grow()
+                self._next_is("")  # the window may have ended between two elements
+                continue
+            except (ValueError, RecursionError) as error:
+                raise DataError(f"{self._path}: row {self._row + 1}: the JSON cannot be read: {error}") from error
+            border = _BORDER.match(self._text, end)
+            if border is None:  # the window may end before the border, or within a number
+                if not self._at_end and _BLANK.fullmatch(self._text, end):
+                    self._grow()
+                    continue
+                raise self._invalid("expected a comma or ] after the row", end)
+            self._at = border.end()
+            is_closed = border[1] == "]"
+            yield value
+            self._row += 1
+        self._next_is("")
+        if self._at < len(self._text):
+            raise self._invalid("there is something after the array", self._at)
+
+    def _begin(self) -> None:
+        self._grow()
+        self._at = self._text.index("[") + 1
+
+    def _next_is(self, character: str) -> bool:
+        """Move over blanks to the next character, if there is one, and compare it."""
+        while True:
+            match = _BLANK.match(self._text, self._at)
+            self._at = match.end() if match else self._at
+            if self._at < len(self._text) or self._at_end:
+                return self._text.startswith(character, self._at)
+            self._grow()
+
+    def _may_be_cut(self, error: json.JSONDecodeError) -> bool:
+        unfinished = error.msg.startswith("Unterminated string") or error.pos >= len(self._text) - _LONGEST_WORD
+        return unfinished and not self._at_end
+
+    def _grow(self) -> None:
+        """Drop what has been read and read on: as much as a window, or as much again where an element is longer."""
+        dropped = self._text[: self._at]
+        breaks = dropped.count("\n")
+        self._lines += breaks
+        self._column = len(dropped) - dropped.rfind("\n") - 1 + (0 if breaks else self._column)
+        kept = self._text[self._at :]
+        read = self._file.read(max(self._window, len(kept)))
+        self._text = kept + read
+        self._at = 0
+        self._at_end = not read
+
+    def _invalid(self, message: str, at: int) -> DataError:
+        line = self._lines + self._text.count("\n", 0, at) + 1
+        start = self._text.rfind("\n", 0, at)
+        column = at - start if start >= 0 else at + self._column + 1
+        return DataError(
+            f"{self._path}: not valid JSON at line {line}, column {column}: {message} (row {self._row + 1})"
+        )
