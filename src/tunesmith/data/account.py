@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tunesmith.data.tokenization.encoded import Truncation
+
+TRUNCATION_KINDS: tuple[str, ...] = get_args(Truncation)
 NUM_SHOWN = 3
 """Rows shown for each reason of dropping."""
 
@@ -28,6 +31,12 @@ class Tally:
     truncated: dict[str, int] = field(default_factory=dict)
     """Source rows by what the token limit took from them; one row may count several times."""
 
+    empty_answers: int = 0
+    """Source rows in use with an answer that says nothing."""
+
+    empty_shown: list[str] = field(default_factory=list)
+    """The first of them, in words."""
+
     def drop(self, reason: str, shown: str) -> None:
         """Count a row that cannot be used."""
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
@@ -41,10 +50,18 @@ class Tally:
         for kind in truncation:
             self.truncated[kind] = self.truncated.get(kind, 0) + 1
 
+    def note_empty(self, shown: str) -> None:
+        """Count a row that is used and has an empty answer."""
+        self.empty_answers += 1
+        if len(self.empty_shown) < NUM_SHOWN:
+            self.empty_shown.append(shown)
+
     def add(self, other: "Tally") -> None:
         """Add the counts of the rows that come next."""
         self.read += other.read
         self.used += other.used
+        self.empty_answers += other.empty_answers
+        self.empty_shown = [*self.empty_shown, *other.empty_shown][:NUM_SHOWN]
         for mine, theirs in ((self.dropped, other.dropped), (self.truncated, other.truncated)):
             for key, count in theirs.items():
                 mine[key] = mine.get(key, 0) + count
@@ -75,6 +92,10 @@ class SetReport:
     dropped: Mapping[str, int]
     shown: Mapping[str, Sequence[str]]
     truncated: Mapping[str, int]
+    """Rows by what they lost to `cutoff_len`: all kinds of `TRUNCATION_KINDS`, 0 where nothing was lost."""
+
+    empty_answers: int
+    empty_shown: Sequence[str]
     examples: int
     """Tokenised rows; more than `used` where one conversation gives a row per answer."""
 
@@ -169,7 +190,9 @@ def build_set_report(
         used=tally.used,
         dropped=dict(tally.dropped),
         shown={reason: list(rows) for reason, rows in tally.shown.items()},
-        truncated=dict(tally.truncated),
+        truncated={kind: tally.truncated.get(kind, 0) for kind in TRUNCATION_KINDS},
+        empty_answers=tally.empty_answers,
+        empty_shown=list(tally.empty_shown),
         examples=len(lengths),
         tokens=int(lengths.sum()),
         trained_tokens=int(trained.sum()),
@@ -201,7 +224,9 @@ def _render_set(report: SetReport) -> list[str]:
     ]
     if report.dropped:
         lines.extend(f"  dropped, {line.strip()}" for line in describe_dropped(report).splitlines())
-    if report.truncated:
-        kinds = ", ".join(f"{kind.replace('_', ' ')} {count:,}" for kind, count in sorted(report.truncated.items()))
-        lines.append(f"  cut to the token limit: {kinds}")
+    kinds = [f"{kind.replace('_', ' ')} {count:,}" for kind, count in sorted(report.truncated.items()) if count]
+    if kinds:
+        lines.append(f"  cut to the token limit: {', '.join(kinds)}")
+    if report.empty_answers:
+        lines.append(f"  empty answers: {report.empty_answers:,} ({'; '.join(report.empty_shown)})")
     return lines

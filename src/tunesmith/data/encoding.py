@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from tunesmith.data.account import Tally
 from tunesmith.data.formats.registry import build_format
 from tunesmith.data.loading.encoded import Completions, EncodedChunk, Place, build_chunk
-from tunesmith.data.records import Dropped, Record
+from tunesmith.data.records import Conversation, Dropped, Feedback, Preference, Record
 from tunesmith.data.selection import RawChunk
-from tunesmith.data.sources import DatasetSpec
+from tunesmith.data.sources import DatasetSpec, RawRow
 from tunesmith.data.tokenization import EncodedRow, Encoder
 
 
@@ -40,7 +40,11 @@ class ChunkEncoder:
         converted = [convert(row.values) for row in chunk.rows]
         encoded = iter(self.encoder.encode([record for record in converted if not isinstance(record, Dropped)]))
         outcomes = [record if isinstance(record, Dropped) else next(encoded) for record in converted]
-        return self._collect(chunk, outcomes)
+        encoded_chunk, tally = self._collect(chunk, outcomes)
+        for row, record, outcome in zip(chunk.rows, converted, outcomes, strict=True):
+            if not isinstance(outcome, Dropped) and has_empty_answer(record):
+                tally.note_empty(_render_place(row))
+        return encoded_chunk, tally
 
     @cached_property
     def _convert(self) -> Callable[[Mapping[str, Any]], Record | Dropped]:
@@ -61,7 +65,7 @@ class ChunkEncoder:
         for number, (source, outcome) in enumerate(zip(chunk.rows, outcomes, strict=True), start=chunk.first_row):
             if isinstance(outcome, Dropped):
                 detail = f": {outcome.detail}" if outcome.detail else ""
-                tally.drop(outcome.reason, f"{source.file.name} row {source.row + 1}{detail}")
+                tally.drop(outcome.reason, f"{_render_place(source)}{detail}")
                 continue
             place = Place(number, self._file_numbers[source.file], source.row)
             for row in outcome:
@@ -71,3 +75,27 @@ class ChunkEncoder:
                 completions.append(Completions(row.prompt_end, row.chosen_end, row.signal))
             tally.use({kind for row in outcome for kind in row.truncation})
         return build_chunk(ids, spans, places, completions), tally
+
+
+def has_empty_answer(record: Record | Dropped) -> bool:
+    """Return whether an answer that is learnt says nothing and calls no tool."""
+    match record:
+        case Conversation(messages):
+            answers = messages
+        case Preference(chosen=chosen, rejected=rejected):
+            answers = (*chosen, *rejected)
+        case Feedback(completion=completion):
+            answers = completion
+        case _:
+            return False
+    return any(
+        message.role == "assistant"
+        and not message.tool_calls
+        and message.trained is not False
+        and (not message.content or message.content.isspace())
+        for message in answers
+    )
+
+
+def _render_place(row: RawRow) -> str:
+    return f"{row.file.name} row {row.row + 1}"

@@ -1,0 +1,91 @@
+"""`tunesmith data`: prepare the data of runs, and report what is in them, without training."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tunesmith.cli import output
+from tunesmith.cli.data_arguments import load_data_run
+from tunesmith.cli.flags import take_switches, take_value
+from tunesmith.config.suggestions import render_suggestion
+from tunesmith.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tunesmith.cli.data_arguments import DataRun
+    from tunesmith.data.inspection.report import Inspection
+
+HELP = """
+usage: tunesmith data report FILE [--json] [--out FOLDER] [key=value ...]
+       tunesmith data prepare FILE [key=value ...]
+
+report   Print what becomes of every row: rows read, used, cut and dropped with reasons, tokens and the learnt share of
+         them, lengths, repeated rows, and warnings about what will be regretted later. The lengths are drawn to
+         data_lengths.png in FOLDER (output_dir, or this folder when it is not set).
+prepare  Tokenize everything that the run will read, and keep it: in the cache, or in tokenized_path for a machine that
+         has not got the raw files.
+
+Only the tokenizer of the model is loaded; its weights need not be on this machine.
+
+  tunesmith data report run.yaml
+  tunesmith data report run.yaml --json > report.json
+  tunesmith data prepare run.yaml preprocessing_num_workers=8
+  tunesmith data prepare run.yaml tokenized_path=prepared/chats
+"""
+
+PICTURE = "data_lengths.png"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one of the actions and return the exit code."""
+    if not arguments:
+        output.show_text(HELP.strip())
+        return 0
+    action, rest = arguments[0], list(arguments[1:])
+    if action not in _ACTIONS:
+        hint = render_suggestion(action, _ACTIONS)
+        raise ConfigError(f"there is no action '{action}'; allowed is one of {', '.join(_ACTIONS)}.{hint}")
+    return _ACTIONS[action](rest)
+
+
+def _report(words: list[str]) -> int:
+    switches, words = take_switches(words, ["--json"])
+    folder, words = take_value(words, "--out")
+    run = load_data_run(words)
+    inspection = _inspect(run)
+    picture = _draw(inspection, run, Path(folder or run.config.training.output_dir or "."))
+    if "--json" in switches:
+        output.show_text(json.dumps(inspection.to_dict(), indent=2, ensure_ascii=False))
+        return 0
+    output.show_text(inspection.render())
+    output.show_text(f"\nThe lengths are drawn in {picture}.")
+    return 0
+
+
+def _inspect(run: "DataRun") -> "Inspection":
+    from tunesmith.data.inspection.report import inspect_data
+    from tunesmith.diagnostics.end_markers import find_untrained_end_markers
+
+    template = run.preparation.template
+    end_markers = () if template is None else template.end_markers
+    warnings = find_untrained_end_markers(run.config, run.tokenizer, end_markers[:1])
+    return inspect_data(run.data, run.tokenizer, end_markers, further_warnings=warnings)
+
+
+def _draw(inspection: "Inspection", run: "DataRun", folder: Path) -> Path:
+    from tunesmith.data.inspection.lengths import draw_histogram
+
+    folder.mkdir(parents=True, exist_ok=True)
+    draw_histogram(inspection.histogram, run.config.data.cutoff_len, folder / PICTURE)
+    return folder / PICTURE
+
+
+def _prepare(words: list[str]) -> int:
+    run = load_data_run(words)
+    output.show_text(run.data.report.render())
+    for item in run.data.sets:
+        output.show_text(f"{item.spec.name}: {len(item.rows):,} examples in {item.rows.path}")
+    return 0
+
+
+_ACTIONS: Mapping[str, Callable[[list[str]], int]] = {"report": _report, "prepare": _prepare}
