@@ -11,7 +11,6 @@ ALL_STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto", "grpo")
 """Stages that a file may have a section `<stage>_args` for, whether they can be run yet or not."""
 
 _SWITCHES_BY_FEATURE: Mapping[str, str] = {
-    "new words in the vocabulary": "resize_vocab",
     "LongLoRA attention": "shift_attn",
     "faster kernels": "use_unsloth use_unsloth_gc enable_liger_kernel use_liger_kernel use_v1_kernels",
     "casting single layers": "upcast_layernorm upcast_lmhead_output",
@@ -52,7 +51,6 @@ _SWITCHES_BY_FEATURE: Mapping[str, str] = {
 
 _VALUES_BY_FEATURE: Mapping[str, str] = {
     "adapters in subfolders": "adapter_folder",
-    "new words in the vocabulary": "add_tokens add_special_tokens new_special_tokens_config init_special_tokens",
     "mixture of depths": "mixture_of_depths",
     "mixture-of-experts losses": "moe_aux_loss_coef",
     "offloading to disk": "offload_folder",

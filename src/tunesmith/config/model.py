@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tunesmith.config.constraints import PathText
+from tunesmith.config.constraints import PathText, TextMapping
 
 FlashAttention = Literal["auto", "disabled", "eager", "sdpa", "segments", "flex", "fa2", "fa3"]
 RopeScaling = Literal["linear", "dynamic", "yarn", "llama3"]
@@ -51,6 +51,34 @@ class ModelConfig:
 
     Set it to true when rows come from strangers and must not be able to forge role markers. Role markers that the
     template writes stay special tokens."""
+
+    add_tokens: tuple[str, ...] = ()
+    """Words that become one token each, such as names of a field's own language. Answers show them.
+
+    Their rows of the embedding and the output head are trained whole, also beside LoRA, and saved with the adapter.
+    Worth it only for words that are frequent in the data."""
+
+    add_special_tokens: tuple[str, ...] = ()
+    """Control tokens to add, such as `<|tool_call|>`. Answers are shown without them.
+
+    Trained and saved like those of `add_tokens`."""
+
+    new_special_tokens_config: PathText | TextMapping | None = None
+    """What new control tokens mean: `token: description`, written here or in a YAML file that is named.
+
+    Tokens named here are added too. `init_special_tokens: desc_init` begins their rows from the words."""
+
+    init_special_tokens: Literal["mean_init", "noise_init", "desc_init", "desc_init_w_noise"] = "noise_init"
+    """How rows of new tokens begin.
+
+    `mean_init`: the mean of all rows. `noise_init`: the same with noise, so that new tokens differ. `desc_init`: the
+    mean of the description's words, which learns fastest; `desc_init_w_noise` adds noise to it."""
+
+    resize_vocab: bool = False
+    """Give the embedding and the output head rows for every token of the tokenizer, a multiple of 64 in all.
+
+    Happens by itself where the settings add tokens; set it to true where the tokenizer has more tokens than the model
+    for other reasons. The new rows are trained and saved with the adapter."""
 
     hf_hub_token: str | None = field(default=None, repr=False, compare=False)
     """Access token for gated or private repositories on Hugging Face.

@@ -22,6 +22,7 @@ from tunesmith.inference.local import resolve_stop_ids
 from tunesmith.models import LoadedModel, load_model
 from tunesmith.models.adapters import attach_adapter
 from tunesmith.models.locations import resolve_with_adapters
+from tunesmith.models.vocabulary import check_vocabulary
 from tunesmith.runtime.files import atomic_directory, check_writable, explain_failed_writes
 
 PROBE_TEXT = "The quick brown fox jumps over the lazy dog. 你好，世界。 1 + 1 = 2\n"
@@ -66,13 +67,14 @@ def export_model(config: RunConfig) -> ExportReport:
         template.apply_to_tokenizer(tokenizer)
     probe = torch.tensor([tokenizer(PROBE_TEXT, add_special_tokens=False)["input_ids"]])
     found = resolve_with_adapters(config.model, config.adapter.adapter_name_or_path)
-    loaded = _load_exact(config, tokenizer, found.base.source)
+    loaded = _load_exact(config, tokenizer, found.base.source, found.adapters)
     model = loaded.model.to(_merge_device(config))
     dtype = resolve_export_dtype(config.model.infer_dtype, loaded.stored_dtype)
     model, merge_difference = merge_adapters(model, found.adapters, probe)
     cast_parameters(model, dtype)
     stop_ids = write_generation_settings(model, tokenizer, template.end_markers if template else ())
     num_parameters = model.num_parameters()
+    check_vocabulary(model, tokenizer)
     expected, device = measure_logits(model, probe), _merge_device(config)
     with atomic_directory(out, overwrite=out.exists()) as folder:
         with explain_failed_writes(out, ModelError, "Nothing of it was left there: make room, or name another folder."):
@@ -180,14 +182,16 @@ def relative_difference(actual: Tensor, expected: Tensor) -> float:
     return float((actual - expected).abs().max() / expected.abs().max().clamp_min(1e-6))
 
 
-def _load_exact(config: RunConfig, tokenizer: PreTrainedTokenizerBase, base: str) -> LoadedModel:
-    """Load the base model in float32, without adapters."""
+def _load_exact(
+    config: RunConfig, tokenizer: PreTrainedTokenizerBase, base: str, adapters: Sequence[str]
+) -> LoadedModel:
+    """Load the base model alone in float32, with room for the adapters' tokens; compressed weights are read back."""
     exact = replace(
         config,
         model=replace(config.model, infer_dtype="float32", model_name_or_path=base),
-        adapter=replace(config.adapter, adapter_name_or_path=()),
+        adapter=replace(config.adapter, adapter_name_or_path=tuple(adapters)),
     )
-    return load_model(exact, tokenizer, is_trainable=False)
+    return load_model(exact, tokenizer, is_trainable=False, needs_exact=True)
 
 
 def _merge_device(config: RunConfig) -> torch.device:

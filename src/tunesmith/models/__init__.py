@@ -8,6 +8,7 @@ attention.py      which attention is used; isolation.py proves that it keeps sam
 segments.py       attention for several samples in one row; branches.py for samples that share their beginning
 heads.py          the output head, taken apart from the body; families.py says how families differ
 adapters/         what is trained: everything, some layers, or LoRA
+quantization/     weights in fewer bits
 precision.py      number types; devices.py, memory.py and checkpointing.py fit a run to its machine
 rope.py           longer rows than the model was trained with
 summary.py        trained and total parameters

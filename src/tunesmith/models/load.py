@@ -29,11 +29,21 @@ from tunesmith.models.gguf.weights import load_config as load_gguf_config
 from tunesmith.models.gguf.weights import load_weights as load_gguf_weights
 from tunesmith.models.isolation import check_isolation
 from tunesmith.models.lean import use_lean_layers
-from tunesmith.models.locations import ModelLocation, hub_error, resolve_with_adapters
+from tunesmith.models.locations import AdaptedLocation, ModelLocation, hub_error, resolve_with_adapters
 from tunesmith.models.memory import TrainingMemory
 from tunesmith.models.precision import Precision, resolve_inference_dtype, resolve_precision
+from tunesmith.models.quantization import Quantization, dequantize_checked, resolve_quantization
+from tunesmith.models.quantization.resolve import check_has_gradient
 from tunesmith.models.rope import apply_rope_scaling
 from tunesmith.models.summary import ParameterSummary, list_parameter_status, summarize_parameters
+from tunesmith.models.tokenizer import load_own_vocabulary
+from tunesmith.models.vocabulary import (
+    find_adapted_rows,
+    find_end_names,
+    fit_vocabulary,
+    read_new_tokens,
+    train_new_rows,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +66,9 @@ class LoadedModel:
     memory: TrainingMemory | None
     """Estimate for a step; `None` for a model that is only run."""
 
+    quantization: Quantization | None = None
+    """How the base weights are compressed; `None` where they are exact."""
+
 
 def load_model(
     config: RunConfig,
@@ -63,6 +76,7 @@ def load_model(
     *,
     layout: Literal["flat", "padded"] = "padded",
     is_trainable: bool = True,
+    needs_exact: bool = False,
 ) -> LoadedModel:
     """Load the model of a run onto this process's device.
 
@@ -71,6 +85,9 @@ def load_model(
         tokenizer: Its vocabulary must fit the model's embeddings.
         layout: How batches will be laid out; a layout that this model cannot keep apart is refused.
         is_trainable: False for a model that is only run: adapters are merged, nothing is trainable, dropout is off.
+        needs_exact: Whether the base model is wanted alone, to merge adapters into it: weights that are stored
+            compressed are made exact, `quantization_bit` is set aside, there is room for the adapters' vocabulary, and
+            the adapters are left to the caller.
 
     Raises:
         ModelError: The model or an adapter cannot be loaded, does not fit, or cannot do what is asked.
@@ -85,24 +102,35 @@ def load_model(
         notes.append(apply_rope_scaling(model_config, config.model.rope_scaling, config.data.cutoff_len))
     precision = resolve_precision(config, device) if is_trainable else _precision_to_run(config, stored_dtype, device)
     attention = resolve_attention(config.model.flash_attn, device, model_config, precision)
-    base = _load_base(config, location, model_config, attention, _load_dtype(config, precision, is_trainable))
-    _check_vocabulary(base, tokenizer)
+    quantization = resolve_quantization(
+        config, model_config, location, device, precision, is_trainable=is_trainable, needs_exact=needs_exact
+    )
+    is_compressed = quantization is not None and quantization.is_compressed
+    dtype = _load_dtype(config, precision, is_trainable)
+    base = _load_base(config, location, model_config, attention, dtype, quantization)
+    notes += _note_quantization(base, quantization, is_trainable)
+    resized = _fit_vocabulary(config, base, tokenizer, found)
+    notes += [resized] if resized else []
+    adapter = train_new_rows(config.adapter, base) if resized and not found.adapters else config.adapter
     adapted = apply_adapters(
-        base, config.adapter, found.adapters, trained_dtype=precision.trained_dtype, is_trainable=is_trainable
+        base,
+        adapter,
+        () if needs_exact else found.adapters,
+        trained_dtype=precision.trained_dtype,
+        is_trainable=is_trainable,
+        is_compressed=is_compressed,
     )
     notes.extend(adapted.notes)
-    _cast_frozen(adapted.model, precision.frozen_dtype)
-    model = adapted.model.to(device)
+    _cast_frozen(adapted.model, precision.frozen_dtype, is_compressed=is_compressed)
+    model = _place(adapted.model, device, is_compressed=is_compressed)
     base.config.use_cache = not is_trainable
     parameters = summarize_parameters(model)
-    if is_trainable:
-        logger.info(parameters.render_line())
-    if config.model.print_param_status:
-        for line in list_parameter_status(model):
-            logger.info(line)
+    _log_parameters(config, model, parameters, is_trainable=is_trainable)
     if not is_trainable:
         base.config.dtype = stored_dtype
-        return LoadedModel(model, attention, precision, parameters, False, tuple(notes), stored_dtype, None)
+        return LoadedModel(
+            model, attention, precision, parameters, False, tuple(notes), stored_dtype, None, quantization
+        )
     if config.model.lean_layers and (line := use_lean_layers(model).render_line()):
         notes.append(line)
     if _needs_isolation(config, layout):
@@ -120,7 +148,26 @@ def load_model(
         tuple(notes),
         stored_dtype,
         checkpointing.memory,
+        quantization,
     )
+
+
+def _note_quantization(base: PreTrainedModel, quantization: Quantization | None, is_trainable: bool) -> list[str]:
+    if quantization is None:
+        return []
+    if is_trainable:
+        check_has_gradient(base, quantization)
+    return [quantization.note]
+
+
+def _log_parameters(
+    config: RunConfig, model: torch.nn.Module, parameters: ParameterSummary, *, is_trainable: bool
+) -> None:
+    if is_trainable:
+        logger.info(parameters.render_line())
+    if config.model.print_param_status:
+        for line in list_parameter_status(model):
+            logger.info(line)
 
 
 def load_base_config(config: RunConfig) -> PreTrainedConfig:
@@ -143,11 +190,6 @@ def _load_config(config: ModelConfig, location: ModelLocation) -> PreTrainedConf
         model_config: PreTrainedConfig = AutoConfig.from_pretrained(location.source, **_hub_options(config))
     except (OSError, ValueError, KeyError) as error:
         raise _loading_error(location, config, error) from error
-    if "quantization_config" in model_config.to_dict():
-        raise ModelError(
-            f"model_name_or_path: the weights of {location.name} are quantised, which is not yet supported. "
-            "Give the unquantised model."
-        )
     return model_config
 
 
@@ -157,6 +199,7 @@ def _load_base(
     model_config: PreTrainedConfig,
     attention: AttentionChoice,
     dtype: torch.dtype,
+    quantization: Quantization | None,
 ) -> PreTrainedModel:
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention.implementation}
     try:
@@ -168,6 +211,7 @@ def _load_base(
             model = load_gguf_weights(read_metadata(location.path), config=model_config, **options)
         else:
             options |= {"config": model_config, "output_loading_info": True, **_hub_options(config.model)}
+            options |= {} if quantization is None else quantization.loading
             with explain_damaged_files(location.name, location.path, "model_name_or_path"):
                 model, info = AutoModelForCausalLM.from_pretrained(location.source, **options)
             check_complete(location.name, info)
@@ -177,7 +221,23 @@ def _load_base(
     name = str(location.path.resolve()) if isinstance(location.path, Path) else location.name
     model.name_or_path = model.config._name_or_path = name
     loaded: PreTrainedModel = model
-    return loaded
+    return loaded if quantization is None else _finish_compression(loaded, quantization, dtype)
+
+
+def _finish_compression(model: PreTrainedModel, quantization: Quantization, dtype: torch.dtype) -> PreTrainedModel:
+    if quantization.after_loading is not None:
+        quantization.after_loading(model)
+    return dequantize_checked(model, dtype) if quantization.needs_dequantizing else model
+
+
+def _place(model: PreTrainedModel | PeftModel, device: torch.device, *, is_compressed: bool) -> Any:
+    """Bring a model to its device; compressed weights are there, and adapters come to where these are."""
+    if not is_compressed:
+        return model.to(device)
+    for parameter in model.parameters():
+        if parameter.device != device and parameter.device.type != "meta":
+            parameter.data = parameter.data.to(device)
+    return model
 
 
 def _hub_options(config: ModelConfig) -> dict[str, Any]:
@@ -199,23 +259,36 @@ def _loading_error(location: ModelLocation, config: ModelConfig, error: Exceptio
     )
 
 
-def _check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    rows = model.get_input_embeddings().weight.shape[0]
+def _fit_vocabulary(
+    config: RunConfig, base: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, found: AdaptedLocation
+) -> str:
+    """Give every token a row where that is asked for and return what was done; refuse what does not fit together."""
+    new = read_new_tokens(config.model)
+    adapted_rows = find_adapted_rows(found.adapters, find_end_names(base))
+    rows = base.get_input_embeddings().weight.shape[0]
+    if new.all or config.model.resize_vocab or adapted_rows not in (None, rows):
+        known = load_own_vocabulary(config.model, found.base) if new.all else {}
+        return fit_vocabulary(base, tokenizer, new, known, config.model.init_special_tokens, rows=adapted_rows)
     if len(tokenizer) > rows:
         raise ModelError(
             f"model_name_or_path: the tokenizer has {len(tokenizer)} tokens, but the model has embeddings for {rows}. "
-            "They do not belong together: use the tokenizer of this model."
+            "Use the tokenizer of this model, or set resize_vocab: true to give the others rows that are trained."
         )
+    return ""
 
 
 def _load_dtype(config: RunConfig, precision: Precision, is_trainable: bool) -> torch.dtype:
     """Return the type to load weights in: weights that become trained must not pass through a smaller one."""
-    trains_base = config.adapter.finetuning_type != "lora" or bool(config.adapter.additional_target)
+    trains_rows = bool(read_new_tokens(config.model).all) or config.model.resize_vocab
+    trains_base = config.adapter.finetuning_type != "lora" or bool(config.adapter.additional_target) or trains_rows
     return precision.trained_dtype if is_trainable and trains_base else precision.frozen_dtype
 
 
-def _cast_frozen(model: torch.nn.Module, dtype: torch.dtype) -> None:
+def _cast_frozen(model: torch.nn.Module, dtype: torch.dtype, *, is_compressed: bool) -> None:
     for parameter in model.parameters():
+        # Compressed weights may be stored as floats of which each holds the bits of several.
+        if is_compressed and type(parameter) is not torch.nn.Parameter:
+            continue
         if not parameter.requires_grad and parameter.dtype in {torch.float32, torch.float16, torch.bfloat16}:
             parameter.data = parameter.data.to(dtype)
 

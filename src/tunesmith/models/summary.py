@@ -62,13 +62,20 @@ def summarize_parameters(model: nn.Module) -> ParameterSummary:
     for name, parameter in model.named_parameters():  # yields shared weights once
         group = _group_of(name, is_head=id(parameter) in heads)
         trainable, total = counts.setdefault(group, [0, 0])
-        size = parameter.numel()
+        size = _num_weights(parameter)
         counts[group] = [trainable + size * parameter.requires_grad, total + size]
         dtypes.setdefault(group, set()).add(_short(parameter.dtype))
     order = sorted(counts, key=_ORDER.index)
     return ParameterSummary(
         tuple(GroupSummary(group, counts[group][0], counts[group][1], tuple(sorted(dtypes[group]))) for group in order)
     )
+
+
+def _num_weights(parameter: nn.Parameter) -> int:
+    """Return the number of weights that a parameter stands for: bitsandbytes keeps several 4-bit ones in each entry."""
+    if type(parameter).__name__ != "Params4bit":
+        return parameter.numel()
+    return 2 * parameter.element_size() * parameter.numel()
 
 
 def list_parameter_status(model: nn.Module) -> Iterable[str]:

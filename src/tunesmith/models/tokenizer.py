@@ -1,6 +1,7 @@
 """The tokenizer of a run, from wherever the model is."""
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
@@ -10,6 +11,7 @@ from tunesmith.errors import ModelError
 from tunesmith.models.gguf.metadata import read_metadata
 from tunesmith.models.gguf.tokenizer import build_tokenizer
 from tunesmith.models.locations import ModelLocation, hub_error, resolve_base_of_adapter, resolve_location
+from tunesmith.models.vocabulary.tokens import add_new_tokens
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +21,7 @@ _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json"
 
 
 def load_tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
-    """Load the tokenizer of `model_name_or_path`, padding on the right and with a padding token.
+    """Load the tokenizer of `model_name_or_path`, padding on the right, with a padding token and the new tokens.
 
     Raises:
         ModelError: There is none, or it cannot be loaded.
@@ -28,7 +30,14 @@ def load_tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
     tokenizer = _load(config, location)
     tokenizer.padding_side = "right"
     _set_padding(tokenizer)
+    add_new_tokens(tokenizer, config)
     return tokenizer
+
+
+def load_own_vocabulary(config: ModelConfig, location: ModelLocation) -> Mapping[str, int]:
+    """Return the ids of a model's tokens before anything is added to them."""
+    vocabulary: Mapping[str, int] = _load(config, location).get_vocab()
+    return vocabulary
 
 
 def _load(config: ModelConfig, location: ModelLocation) -> PreTrainedTokenizerBase:

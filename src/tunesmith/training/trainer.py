@@ -35,6 +35,7 @@ from tunesmith.training.checkpoints import (
 )
 from tunesmith.training.embedding_noise import EmbeddingNoise
 from tunesmith.training.io.fed_trainer import FedTrainer
+from tunesmith.training.model_folder import save_model
 from tunesmith.training.monitoring.account import describe_times
 from tunesmith.training.monitoring.meter import RunMeter
 from tunesmith.training.optimizers import build_parameter_groups, keep_embeddings_exact
@@ -280,12 +281,10 @@ class ObjectiveTrainer(FedTrainer):
         return states
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """Write the model or adapter and the tokenizer with its template, and nothing that has to be unpickled."""
+        """Write the model or adapter and the tokenizer with its template; nothing that has to be unpickled."""
         if not self.args.should_save:
             return
         self._show_final_weights()
         folder = output_dir or self.args.output_dir
         with explain_failed_writes(folder, CheckpointError, _MAKE_ROOM), atomic_files(folder) as beside:
-            self.accelerator.unwrap_model(self.model).save_pretrained(beside, state_dict=state_dict)
-            if self.processing_class is not None:
-                self.processing_class.save_pretrained(beside)
+            save_model(self.accelerator.unwrap_model(self.model), beside, self.processing_class, state_dict)

@@ -6,8 +6,10 @@ from tunesmith.config.rules import (  # noqa: F401 - they register rules
     machine,
     optimizers,
     packages,
+    quantization,
     training,
     tuning,
+    vocabulary,
 )
 from tunesmith.config.rules.registry import RULES, Finding, Purpose, Question, find_problems, find_purpose, rule
 

@@ -1,4 +1,4 @@
-"""Rules about what is trained: adapters, frozen layers, quantised weights and the loss."""
+"""Rules about what is trained: adapters and frozen layers."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,6 @@ _LORA_ONLY = (
     "create_new_adapter",
 )
 _FREEZE_ONLY = ("freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules")
-_QUANTIZATION_BITS = {"bnb": (4, 8), "hqq": (1, 2, 3, 4, 5, 6, 8), "eetq": (8,)}
 
 
 @rule()
@@ -120,31 +119,6 @@ def scratch_needs_full_tuning(question: Question) -> Iterator[Finding]:
             ("train_from_scratch", "finetuning_type"),
             f"`train_from_scratch: true` starts from random weights, and "
             f"{question.cite('finetuning_type')} leaves most of them as they are; set `finetuning_type: full`.",
-        )
-
-
-@rule()
-def quantization_is_not_supported_yet(question: Question) -> Iterator[Finding]:
-    """Bits are known and refused until a run can use them; their details alone are noted, see `config.notes`."""
-    quantization, kind = question.config.quantization, question.config.adapter.finetuning_type
-    bits, method = quantization.quantization_bit, quantization.quantization_method
-    if bits is None:
-        return
-    yield Finding(
-        ("quantization_bit",),
-        f"`quantization_bit: {bits}`: quantised training is known, but not supported yet; remove it.",
-    )
-    if kind != "lora":
-        yield Finding(
-            ("quantization_bit", "finetuning_type"),
-            f"`quantization_bit: {bits}` cannot be combined with {question.cite('finetuning_type')}: quantised weights "
-            "cannot be trained themselves, only an adapter beside them; set `finetuning_type: lora`.",
-        )
-    if bits not in _QUANTIZATION_BITS[method]:
-        allowed = ", ".join(map(str, _QUANTIZATION_BITS[method]))
-        yield Finding(
-            ("quantization_bit", "quantization_method"),
-            f"`quantization_bit` is {bits}; with `quantization_method: {method}` it can be {allowed}.",
         )
 
 

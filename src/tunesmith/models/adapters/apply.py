@@ -11,7 +11,13 @@ from transformers import PreTrainedModel
 from tunesmith.config import AdapterConfig
 from tunesmith.errors import ModelError
 from tunesmith.models.adapters.freeze import apply_freeze
-from tunesmith.models.adapters.lora import add_lora, continue_adapter, find_foreign_base, merge_adapters
+from tunesmith.models.adapters.lora import (
+    add_lora,
+    attach_adapter,
+    continue_adapter,
+    find_foreign_base,
+    merge_adapters,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,7 @@ def apply_adapters(
     *,
     trained_dtype: torch.dtype,
     is_trainable: bool,
+    is_compressed: bool = False,
 ) -> AdaptedModel:
     """Merge or continue saved adapters, then choose what is trained.
 
@@ -41,10 +48,18 @@ def apply_adapters(
         adapters: Saved adapters in order.
         trained_dtype: Type that trained weights are brought to.
         is_trainable: False for a model that is only run: nothing is trainable then.
+        is_compressed: Whether the weights are quantised. Nothing can be merged into them then, and a model that is
+            only run keeps its adapter beside them.
     """
     base, given = model.name_or_path, tuple(adapters)
     adapters = list(adapters)
     continued = adapters.pop() if _continues(config, adapters, is_trainable) else None
+    if is_compressed:
+        attached = adapters.pop() if adapters and not is_trainable else None
+        _check_nothing_to_merge(adapters)
+        if attached is not None:
+            wrapped = attach_adapter(model, attached).eval().requires_grad_(False)
+            return AdaptedModel(wrapped, tuple(_note_foreign_bases(given, base)))
     model = merge_adapters(model, adapters)
     notes: list[str] = [f"merged into the weights first: {', '.join(adapters)}"] if adapters else []
     adapted: PreTrainedModel | PeftModel = model
@@ -63,6 +78,14 @@ def apply_adapters(
         notes.extend(more)
     _cast_trained(adapted, trained_dtype)
     return AdaptedModel(adapted.train(), (*notes, *_note_foreign_bases(given, base)))
+
+
+def _check_nothing_to_merge(adapters: Sequence[str]) -> None:
+    if adapters:
+        raise ModelError(
+            f"adapter_name_or_path: {adapters[0]} cannot be merged into quantised weights. Merge it with `tunesmith "
+            "export` first, without quantization_bit, and give the result as model_name_or_path."
+        )
 
 
 def _note_foreign_bases(adapters: Sequence[str], base: str) -> list[str]:

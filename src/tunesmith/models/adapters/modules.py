@@ -12,6 +12,8 @@ from tunesmith.errors import ModelError
 
 _ATTENTION = re.compile(r"attn|attention")
 _ROUTERS = frozenset({"gate", "router", "shared_expert_gate"})
+# Layers of quantised weights that are no subclass of PyTorch's, by class name: their packages may be absent.
+_COMPRESSED = frozenset({"HQQLinear", "EetqLinear", "BaseQuantLinear", "QuantizedLinear", "VQuantLinear"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,19 @@ def list_linears(model: PreTrainedModel) -> list[NamedLinear]:
     head = model.get_output_embeddings()
     found = []
     for name, module in model.named_modules():
-        if not isinstance(module, nn.Linear | Conv1D) or module is head:
+        if not is_linear(module) or module is head:
             continue
         linear = NamedLinear(name)
         if linear.leaf not in _ROUTERS:
             found.append(linear)
     return found
+
+
+def is_linear(module: nn.Module) -> bool:
+    """Whether a module multiplies by a matrix, kept exactly or compressed."""
+    if isinstance(module, nn.Linear | Conv1D):
+        return True
+    return any(cls.__name__ in _COMPRESSED for cls in type(module).__mro__)
 
 
 def list_expert_parameters(model: PreTrainedModel) -> list[str]:

@@ -53,6 +53,8 @@ def find_factors(layer: PeftLoraLinear, x: Tensor) -> LoraFactors | None:
         return None
     if layer.training and not isinstance(layer.lora_dropout[name], nn.Identity):
         return None
+    if type(base.weight) is not nn.Parameter:  # torchao's compressed weights have few operations
+        return None
     down, up = layer.lora_A[name].weight, layer.lora_B[name].weight
     has_one_type = x.dtype == base.weight.dtype == down.dtype == up.dtype
     is_frozen = not any(parameter.requires_grad for parameter in base.parameters())

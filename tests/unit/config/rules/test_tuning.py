@@ -113,19 +113,6 @@ def test_what_fits_together_is_taken(problems, changes):
     assert problems(**changes) == []
 
 
-def test_quantisation_is_known_and_refused(problems):
-    assert problems(quantization_bit=4) == [
-        "quantization_bit: `quantization_bit: 4`: quantised training is known, but not supported yet; remove it."
-    ]
-
-
-def test_quantisation_bits_are_checked_against_tuning_and_method(problems):
-    found = problems(quantization_bit=3, finetuning_type="full")
-    assert len(found) == 3
-    assert "`quantization_bit: 3` cannot be combined with `finetuning_type: full`" in found[1]
-    assert "with `quantization_method: bnb` it can be 4, 8" in found[2]
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [("stage", "dpo"), ("finetuning_type", "oft"), ("optim", "galore_adamw"), ("quantization_method", "gptq")],

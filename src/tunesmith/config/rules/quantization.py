@@ -1,0 +1,68 @@
+"""Rules about weights in fewer bits: which method stores what, and what can be trained beside or through them."""
+
+from collections.abc import Iterator
+
+from tunesmith.config.quantization import QUANTIZATION_BITS
+from tunesmith.config.rules.registry import Finding, Question, rule
+
+
+@rule()
+def compressed_weights_are_not_trained(question: Question) -> Iterator[Finding]:
+    """Steps are far smaller than the distance between two compressed values, so only an adapter can learn."""
+    bits = question.config.quantization.quantization_bit
+    if bits is not None and question.config.adapter.finetuning_type != "lora":
+        yield Finding(
+            ("quantization_bit", "finetuning_type"),
+            f"`quantization_bit: {bits}` cannot be combined with {question.cite('finetuning_type')}: quantised weights "
+            "cannot be trained themselves, only an adapter beside them; set `finetuning_type: lora`.",
+        )
+
+
+@rule()
+def method_stores_these_bits(question: Question) -> Iterator[Finding]:
+    """Each method has its own numbers of bits and formats."""
+    quantization = question.config.quantization
+    bits, method, kind = quantization.quantization_bit, quantization.quantization_method, quantization.quantization_type
+    if bits is None:
+        return
+    if bits not in QUANTIZATION_BITS[method]:
+        allowed = ", ".join(map(str, QUANTIZATION_BITS[method]))
+        yield Finding(
+            ("quantization_bit", "quantization_method"),
+            f"`quantization_bit` is {bits}; with `quantization_method: {method}` it can be {allowed}.",
+        )
+        return
+    if kind == "fp8" and (method, bits) != ("torchao", 8):
+        yield Finding(
+            ("quantization_type", "quantization_method", "quantization_bit"),
+            "`quantization_type: fp8` is a format of torchao's 8 bits; set `quantization_method: torchao` and "
+            "`quantization_bit: 8`, or another type.",
+        )
+    if kind == "fp4" and (method, bits) != ("bnb", 4):
+        yield Finding(
+            ("quantization_type", "quantization_method", "quantization_bit"),
+            f"`quantization_type: {kind}` is a format of bitsandbytes' 4 bits; with `quantization_method: {method}` "
+            f"and `quantization_bit: {bits}` remove it.",
+        )
+
+
+@rule()
+def dora_needs_readable_weights(question: Question) -> Iterator[Finding]:
+    """DoRA takes the length of each weight vector, and peft can read compressed ones only from bitsandbytes."""
+    quantization, adapter = question.config.quantization, question.config.adapter
+    if quantization.quantization_bit is not None and adapter.use_dora and quantization.quantization_method != "bnb":
+        yield Finding(
+            ("use_dora", "quantization_method"),
+            f"`use_dora: true` cannot read weights of {question.cite('quantization_method')}; use "
+            "`quantization_method: bnb` or remove `use_dora`.",
+        )
+
+
+@rule()
+def scratch_is_not_compressed(question: Question) -> Iterator[Finding]:
+    """Random weights have nothing worth compressing, and nothing would train them."""
+    if question.config.quantization.quantization_bit is not None and question.config.model.train_from_scratch:
+        yield Finding(
+            ("train_from_scratch", "quantization_bit"),
+            "`train_from_scratch: true` trains every weight, and quantised ones cannot be trained; keep one of them.",
+        )

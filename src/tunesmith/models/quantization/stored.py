@@ -1,0 +1,103 @@
+"""Checkpoints whose weights are stored compressed, and what each kind can do."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any, Literal
+
+from transformers import CompressedTensorsConfig, FineGrainedFP8Config, Mxfp4Config, PreTrainedConfig
+
+from tunesmith.errors import MissingDependencyError, ModelError
+
+Reading = Literal["compressed", "exact"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKind:
+    """One way of storing weights in fewer bits."""
+
+    title: str
+    reading: Reading
+    """`exact`: the weights become ordinary 16-bit numbers while they are loaded, and everything is possible then."""
+
+    modules: Mapping[str, str] = field(default_factory=dict)
+    """Modules that reading needs, with the name of their package."""
+
+    exact_loading: Callable[[], Any] | None = None
+    """Builds the loader's setting that makes the weights exact."""
+
+    can_be_dequantized: bool = False
+    """Whether the weights can be made exact after loading, for a merge."""
+
+
+_GPTQMODEL = {"gptqmodel": "gptqmodel", "optimum": "optimum"}
+KINDS: Mapping[str, StoredKind] = {
+    "gptq": StoredKind("GPTQ", "compressed", _GPTQMODEL),
+    "awq": StoredKind("AWQ", "compressed", {"gptqmodel": "gptqmodel"}),
+    "bitsandbytes": StoredKind("bitsandbytes", "compressed", {"bitsandbytes": "bitsandbytes"}, can_be_dequantized=True),
+    "torchao": StoredKind("torchao", "compressed", {"torchao": "torchao"}),
+    "aqlm": StoredKind("AQLM", "compressed", {"aqlm": "aqlm"}),
+    "eetq": StoredKind("EETQ", "compressed", {"kernels": "kernels"}),
+    "compressed-tensors": StoredKind(
+        "compressed-tensors",
+        "exact",
+        {"compressed_tensors": "compressed-tensors"},
+        lambda: CompressedTensorsConfig(dequantize=True),
+    ),
+    "mxfp4": StoredKind("MXFP4", "exact", {}, lambda: Mxfp4Config(dequantize=True)),
+    "fp8": StoredKind("FP8", "exact", {}, lambda: FineGrainedFP8Config(dequantize=True)),
+}
+"""By `quant_method` of the checkpoint. Others are left to transformers, which knows whether they can be trained."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWeights:
+    """What a checkpoint says about its own weights."""
+
+    kind: StoredKind
+    bits: int | None
+
+    @property
+    def title(self) -> str:
+        """In words, such as `4-bit GPTQ`."""
+        return f"{self.bits}-bit {self.kind.title}" if self.bits else self.kind.title
+
+
+def find_stored_weights(model_config: PreTrainedConfig) -> StoredWeights | None:
+    """Return how the weights of a checkpoint are compressed, `None` where they are not."""
+    settings = model_config.to_dict().get("quantization_config")
+    if not settings:
+        return None
+    method = str(settings.get("quant_method") or "bitsandbytes")
+    kind = KINDS.get(method, StoredKind(method, "compressed"))
+    bits = settings.get("bits")
+    if method == "bitsandbytes":
+        bits = 8 if settings.get("load_in_8bit") else 4
+    return StoredWeights(kind, bits if isinstance(bits, int) else None)
+
+
+def check_readable(stored: StoredWeights) -> None:
+    """Refuse a checkpoint whose library is missing.
+
+    Raises:
+        MissingDependencyError: Some module is not installed.
+    """
+    missing = [package for module, package in stored.kind.modules.items() if find_spec(module) is None]
+    if missing:
+        raise MissingDependencyError(
+            f"model_name_or_path: the weights are stored as {stored.title}, which needs the package "
+            f"{' and '.join(missing)}. Install it with: pip install {' '.join(missing)}"
+        )
+
+
+def check_trainable(stored: StoredWeights, finetuning_type: str) -> None:
+    """Refuse to train compressed weights themselves.
+
+    Raises:
+        ModelError: They stay compressed, and something else than an adapter would be trained.
+    """
+    if stored.kind.reading == "compressed" and finetuning_type != "lora":
+        raise ModelError(
+            f"finetuning_type: {finetuning_type} would train weights that are stored as {stored.title}, whose values "
+            "are too far apart for a step of training. Set finetuning_type: lora, or name the 16-bit model."
+        )

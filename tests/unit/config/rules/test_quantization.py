@@ -1,0 +1,67 @@
+import pytest
+
+
+def test_four_bits_beside_lora_are_allowed(problems):
+    assert problems(quantization_bit=4) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"quantization_bit": 4, "finetuning_type": "full"},
+            (
+                "quantization_bit: `quantization_bit: 4` cannot be combined with `finetuning_type: full`: quantised "
+                "weights cannot be trained themselves, only an adapter beside them; set `finetuning_type: lora`."
+            ),
+        ),
+        (
+            {"quantization_bit": 3},
+            "quantization_bit: `quantization_bit` is 3; with `quantization_method: bnb` it can be 4, 8.",
+        ),
+        (
+            {"quantization_bit": 4, "quantization_method": "eetq"},
+            "quantization_bit: `quantization_bit` is 4; with `quantization_method: eetq` it can be 8.",
+        ),
+        (
+            {"quantization_bit": 8, "quantization_type": "fp8"},
+            (
+                "quantization_type: `quantization_type: fp8` is a format of torchao's 8 bits; set "
+                "`quantization_method: torchao` and `quantization_bit: 8`, or another type."
+            ),
+        ),
+        (
+            {"quantization_bit": 4, "quantization_method": "hqq", "quantization_type": "fp4"},
+            (
+                "quantization_type: `quantization_type: fp4` is a format of bitsandbytes' 4 bits; with "
+                "`quantization_method: hqq` and `quantization_bit: 4` remove it."
+            ),
+        ),
+        (
+            {"quantization_bit": 4, "quantization_method": "hqq", "use_dora": True},
+            (
+                "use_dora: `use_dora: true` cannot read weights of `quantization_method: hqq`; use "
+                "`quantization_method: bnb` or remove `use_dora`."
+            ),
+        ),
+    ],
+)
+def test_contradictions_are_refused(problems, changes, message):
+    assert [text.partition(" (see ")[0] for text in problems(**changes)] == [message]
+
+
+def test_random_weights_are_not_compressed(problems):
+    found = problems(quantization_bit=4, train_from_scratch=True)
+    assert any("`train_from_scratch: true` trains every weight, and quantised ones cannot be" in text for text in found)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"quantization_bit": 8, "quantization_method": "torchao", "quantization_type": "fp8"},
+        {"quantization_bit": 4, "quantization_type": "fp4", "use_dora": True},
+        {"quantization_bit": 2, "quantization_method": "hqq"},
+    ],
+)
+def test_what_fits_together_is_taken(problems, changes):
+    assert problems(**changes) == []
