@@ -157,11 +157,11 @@ def test_a_compressed_model_that_is_run_keeps_its_adapter_beside_it(run_config, 
         environ={},
     )
     loaded = load(config, is_trainable=False)
+    assert not any(parameter.requires_grad for parameter in loaded.model.parameters())
     with torch.no_grad():
         found = loaded.model(input_ids=IDS).logits
         with loaded.model.disable_adapter():
             assert (loaded.model(input_ids=IDS).logits - found).abs().max() > 0.01
-    assert not any(parameter.requires_grad for parameter in loaded.model.parameters())
 
 
 def test_adapters_are_not_merged_into_compressed_weights(run_config, model_folder, tmp_path):
