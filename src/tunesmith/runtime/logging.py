@@ -17,6 +17,8 @@ _NOISY_LIBRARIES = (
     "datasets",
     "accelerate",
 )
+# Warnings of these are about kernels of other machines, at every import and whether or not the run uses them.
+_WARNINGS_OF_NO_USE = ("torchao", "torch.utils._pytree")
 
 
 def configure_logging(level: int | str = logging.INFO, rank: int = 0) -> None:
@@ -34,6 +36,8 @@ def configure_logging(level: int | str = logging.INFO, rank: int = 0) -> None:
     logging.getLogger("tunesmith").setLevel(numeric if rank == 0 else max(numeric, logging.WARNING))
     for name in _NOISY_LIBRARIES:
         logging.getLogger(name).setLevel(logging.WARNING)
+    for name in _WARNINGS_OF_NO_USE:
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 class ConsoleHandler(logging.Handler):

@@ -53,6 +53,12 @@ def test_noisy_libraries_do_not_inform(capsys):
     assert capsys.readouterr().err == "warning: a doubt\n"
 
 
+def test_missing_kernels_of_other_machines_are_no_warning(capsys):
+    configure_logging("INFO")
+    logging.getLogger("torchao").warning("no triton")
+    assert capsys.readouterr().err == ""
+
+
 def test_a_message_stands_above_a_progress_bar():
     stream = io.StringIO()
     handler = ConsoleHandler(stream)
