@@ -34,6 +34,8 @@ from tunesmith.models.memory import TrainingMemory
 from tunesmith.models.precision import Precision, resolve_inference_dtype, resolve_precision
 from tunesmith.models.quantization import Quantization, dequantize_checked, resolve_quantization
 from tunesmith.models.quantization.resolve import check_has_gradient
+from tunesmith.models.reward.build import exact_parameters
+from tunesmith.models.reward.load import load_reward_base
 from tunesmith.models.rope import apply_rope_scaling
 from tunesmith.models.summary import ParameterSummary, list_parameter_status, summarize_parameters
 from tunesmith.models.tokenizer import load_own_vocabulary
@@ -107,7 +109,15 @@ def load_model(
     )
     is_compressed = quantization is not None and quantization.is_compressed
     dtype = _load_dtype(config, precision, is_trainable)
-    base = _load_base(config, location, model_config, attention, dtype, quantization)
+
+    def load(kind: Any) -> PreTrainedModel:
+        return _load_weights(config, location, model_config, attention, dtype, quantization, kind)
+
+    if config.objective.stage == "rm":
+        reward = load_reward_base(config, found, model_config, tokenizer, load, is_trainable=is_trainable)
+        base, notes = reward.model, [*notes, reward.note]
+    else:
+        base = load(AutoModelForCausalLM)
     notes += _note_quantization(base, quantization, is_trainable)
     resized = _fit_vocabulary(config, base, tokenizer, found)
     notes += [resized] if resized else []
@@ -193,19 +203,20 @@ def _load_config(config: ModelConfig, location: ModelLocation) -> PreTrainedConf
     return model_config
 
 
-def _load_base(
+def _load_weights(
     config: RunConfig,
     location: ModelLocation,
     model_config: PreTrainedConfig,
     attention: AttentionChoice,
     dtype: torch.dtype,
     quantization: Quantization | None,
+    kind: Any,
 ) -> PreTrainedModel:
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention.implementation}
     try:
         if config.model.train_from_scratch:
             remote = config.model.trust_remote_code
-            model = AutoModelForCausalLM.from_config(model_config, trust_remote_code=remote, **options)
+            model = kind.from_config(model_config, trust_remote_code=remote, **options)
         elif location.kind == "gguf":
             assert location.path is not None, "a GGUF file is on this disk"
             model = load_gguf_weights(read_metadata(location.path), config=model_config, **options)
@@ -213,7 +224,7 @@ def _load_base(
             options |= {"config": model_config, "output_loading_info": True, **_hub_options(config.model)}
             options |= {} if quantization is None else quantization.loading
             with explain_damaged_files(location.name, location.path, "model_name_or_path"):
-                model, info = AutoModelForCausalLM.from_pretrained(location.source, **options)
+                model, info = kind.from_pretrained(location.source, **options)
             check_complete(location.name, info)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         raise _loading_error(location, config.model, error) from error
@@ -285,9 +296,10 @@ def _load_dtype(config: RunConfig, precision: Precision, is_trainable: bool) -> 
 
 
 def _cast_frozen(model: torch.nn.Module, dtype: torch.dtype, *, is_compressed: bool) -> None:
+    exact = exact_parameters(model)
     for parameter in model.parameters():
         # Compressed weights may be stored as floats of which each holds the bits of several.
-        if is_compressed and type(parameter) is not torch.nn.Parameter:
+        if id(parameter) in exact or (is_compressed and type(parameter) is not torch.nn.Parameter):
             continue
         if not parameter.requires_grad and parameter.dtype in {torch.float32, torch.float16, torch.bfloat16}:
             parameter.data = parameter.data.to(dtype)

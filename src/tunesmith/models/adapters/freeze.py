@@ -5,6 +5,7 @@ from transformers import PreTrainedModel
 from tunesmith.config import AdapterConfig
 from tunesmith.errors import ModelError
 from tunesmith.models.adapters.modules import find_layers, resolve_module_names, sorted_leaves
+from tunesmith.models.reward.build import SCORE, is_reward_model
 
 
 def apply_freeze(model: PreTrainedModel, config: AdapterConfig) -> None:
@@ -23,6 +24,8 @@ def apply_freeze(model: PreTrainedModel, config: AdapterConfig) -> None:
     indices = range(len(layers) - wanted, len(layers)) if wanted >= 0 else range(-wanted)
     _check_inside(model, stack_name, config.freeze_trainable_modules)
     resolve_module_names(model, config.freeze_extra_modules, "freeze_extra_modules")
+    # What is to be learnt by a reward model ends in its head, whichever layers are trained below it.
+    extra = (*config.freeze_extra_modules, *([SCORE] if is_reward_model(model) else []))
     prefixes = {f"{stack_name}.{index}." for index in indices}
     for name, parameter in model.named_parameters():
         in_layers = name.startswith(f"{stack_name}.")
@@ -30,7 +33,7 @@ def apply_freeze(model: PreTrainedModel, config: AdapterConfig) -> None:
             chosen = any(name.startswith(prefix) for prefix in prefixes)
             parameter.requires_grad_(chosen and _is_within(name, config.freeze_trainable_modules))
         else:
-            parameter.requires_grad_(_is_within(name, config.freeze_extra_modules))
+            parameter.requires_grad_(_is_within(name, extra))
 
 
 def _is_within(name: str, modules: tuple[str, ...]) -> bool:

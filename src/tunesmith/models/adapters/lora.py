@@ -16,6 +16,7 @@ from tunesmith.errors import ModelError
 from tunesmith.models.adapters.modules import resolve_module_names
 from tunesmith.models.adapters.targets import resolve_targets
 from tunesmith.models.completeness import explain_damaged_files
+from tunesmith.models.reward.build import SCORE, is_reward_model
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ def add_lora(model: PreTrainedModel, config: AdapterConfig) -> tuple[PeftModel, 
     targets = resolve_targets(model, config.lora_target)
     # Full names, because peft compares ends of words: its "norm" is every input_layernorm too.
     copies = resolve_module_names(model, config.additional_target, "additional_target")
+    is_reward = is_reward_model(model)
     if targets.parameters and config.lora_dropout:
         raise ModelError(
             "lora_dropout: adapters on fused experts cannot have dropout. Set lora_dropout: 0 or take the experts out "
@@ -40,13 +42,13 @@ def add_lora(model: PreTrainedModel, config: AdapterConfig) -> tuple[PeftModel, 
     if targets.parameters and config.use_dora:
         raise ModelError("use_dora: is not possible on fused experts. Take the experts out of lora_target.")
     lora = LoraConfig(
-        task_type=TaskType.CAUSAL_LM,
+        task_type=TaskType.SEQ_CLS if is_reward else TaskType.CAUSAL_LM,
         r=config.lora_rank,
         lora_alpha=config.lora_alpha if config.lora_alpha is not None else 2 * config.lora_rank,
         lora_dropout=config.lora_dropout,
         target_modules=list(targets.modules),
         target_parameters=list(targets.parameters) or None,
-        modules_to_save=copies or None,
+        modules_to_save=[*copies, *([SCORE] if is_reward else [])] or None,
         use_rslora=config.use_rslora,
         use_dora=config.use_dora,
         ensure_weight_tying=_touches_tied_weights(model, copies),
@@ -122,7 +124,8 @@ def attach_adapter(model: PreTrainedModel, source: str, *, is_trainable: bool = 
                 )
             settings.inference_mode = not is_trainable
             settings.base_model_name_or_path = model.name_or_path  # of which it is one from here on
-            wrapped = PeftModelForCausalLM(model, settings)
+            # The wrapper of classifiers adds a trained head to any adapter, also to one that brings none.
+            wrapped = (PeftModel if is_reward_model(model) else PeftModelForCausalLM)(model, settings)
             result = wrapped.load_adapter(source, "default", is_trainable=is_trainable)
     except (RuntimeError, ValueError, OSError) as error:
         raise _misfit(model, source, _first_detail(error)) from error

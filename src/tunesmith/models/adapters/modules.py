@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from tunesmith.errors import ModelError
+from tunesmith.models.reward.head import ScoreLinear
 
 _ATTENTION = re.compile(r"attn|attention")
 _ROUTERS = frozenset({"gate", "router", "shared_expert_gate"})
@@ -40,11 +41,11 @@ class NamedLinear:
 
 
 def list_linears(model: PreTrainedModel) -> list[NamedLinear]:
-    """Return the linear layers that an adapter can be put on: all but the output head and the routers of experts."""
+    """Return the linear layers that an adapter can be put on: all but the head and the routers of experts."""
     head = model.get_output_embeddings()
     found = []
     for name, module in model.named_modules():
-        if not is_linear(module) or module is head:
+        if not is_linear(module) or module is head or isinstance(module, ScoreLinear):
             continue
         linear = NamedLinear(name)
         if linear.leaf not in _ROUTERS:
