@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from tunesmith.config.constraints import NonNegativeInt, PathText, PositiveInt
+from tunesmith.config.constraints import NonNegativeFloat, NonNegativeInt, PathText, PositiveInt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,20 +35,33 @@ class LoadingConfig:
 
     Put it on a fast disk. Costs about 4 bytes per token."""
 
-    dataloader_num_workers: NonNegativeInt = 0
+    dataloader_num_workers: Literal["auto"] | NonNegativeInt = "auto"
     """Processes per device that make batches.
 
-    0 makes them in the training process, which is enough for text. Raise it when the log shows time spent waiting for
-    data. Costs memory and start-up time for each."""
+    `auto` measures: the first batches are made without any, which is enough for text; where the run has to wait for
+    data, as many are used as keep up, within the processors, memory and open files of the machine. Watched during the
+    run. A number is obeyed; 0 makes batches in the training process."""
 
-    dataloader_pin_memory: bool = True
-    """Keep batches in page-locked memory, which copies faster to a GPU. No effect without one."""
+    dataloader_prefetch_factor: Literal["auto"] | PositiveInt | None = "auto"
+    """Batches that each worker prepares ahead.
 
-    dataloader_prefetch_factor: PositiveInt | None = None
-    """Batches that each worker prepares ahead; 2 when not set. Needs `dataloader_num_workers` of 1 or more."""
+    `auto` begins with 2 and goes deeper where batches take uneven times to make. A number is obeyed."""
 
-    dataloader_persistent_workers: bool = False
-    """Keep the workers alive between epochs. Saves their start-up time where epochs are short; keeps their memory."""
+    dataloader_pin_memory: Literal["auto"] | bool = "auto"
+    """Keep batches in page-locked memory, which copies faster to a GPU. `auto` does so where there is one."""
+
+    dataloader_persistent_workers: Literal["auto"] | bool = "auto"
+    """Keep the workers alive between epochs. Saves their start-up time; keeps their memory. `auto` keeps them."""
+
+    dataloader_restarts: NonNegativeInt = 2
+    """How often the loader is built again, with fewer workers and at the same batch, after a worker died or failed.
+
+    After that the run saves a checkpoint and stops. 0 stops at the first time."""
+
+    data_timeout_seconds: NonNegativeFloat = 300.0
+    """Seconds without a batch after which the stacks of all processes and workers are printed and workers replaced.
+
+    Raise it where making one batch may take longer. 0 waits for ever."""
 
     dataloader_drop_last: bool = False
     """Leave out the rows that do not fill the last micro-batch of an epoch.

@@ -55,13 +55,7 @@ PASSED_ON: Mapping[str, tuple[str, ...]] = {
         "run_name",
         "project",
     ),
-    "loading": (
-        "dataloader_num_workers",
-        "dataloader_pin_memory",
-        "dataloader_prefetch_factor",
-        "dataloader_persistent_workers",
-        "dataloader_drop_last",
-    ),
+    "loading": ("dataloader_drop_last",),
     "distributed": (
         "ddp_timeout",
         "ddp_find_unused_parameters",
@@ -92,6 +86,12 @@ USED_ELSEWHERE: Mapping[str, Mapping[str, str]] = {
         "sample_prompts": "training.callbacks.samples",
     },
     "loading": {
+        "dataloader_num_workers": "training.io.settings",
+        "dataloader_pin_memory": "training.io.settings",
+        "dataloader_prefetch_factor": "training.io.settings",
+        "dataloader_persistent_workers": "training.io.settings",
+        "dataloader_restarts": "training.io.settings",
+        "data_timeout_seconds": "training.io.settings",
         "padding_free": "training.layout",
         "preprocessing_num_workers": "data.pipeline",
         "preprocessing_batch_size": "data.pipeline",

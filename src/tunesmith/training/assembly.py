@@ -30,6 +30,7 @@ from tunesmith.training.callbacks.last_line import LastLine
 from tunesmith.training.callbacks.samples import SamplePrinter, SamplePrompt
 from tunesmith.training.callbacks.schedule import FollowSchedule
 from tunesmith.training.checkpoints import RowOrder
+from tunesmith.training.io.settings import describe_rows_of, resolve_policy
 from tunesmith.training.lineage import decisive_settings
 from tunesmith.training.monitoring.log import LOG_FILE, LogFile
 from tunesmith.training.monitoring.progress import Progress
@@ -104,6 +105,7 @@ def assemble_trainer(parts: RunParts, point: ResumePoint | None) -> AssembledTra
         plan=TrainerPlan(
             run_id=uuid.uuid4().hex if point is None else point.manifest.run_id,
             order=order,
+            loading=resolve_policy(parts.config.loading, parts.arguments.device.type, describe_rows_of(parts.data)),
             settings=decisive_settings(parts.config),
             sampler=sampler,
             save_total_limit=parts.config.training.save_total_limit,

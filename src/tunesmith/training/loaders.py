@@ -22,6 +22,8 @@ from tunesmith.data.batches import Example
 from tunesmith.data.collators import Collator
 from tunesmith.data.loading.samplers import EpochSampler
 from tunesmith.runtime.ranks import Ranks
+from tunesmith.training.io.feed import BatchFeed
+from tunesmith.training.io.settings import LoaderPolicy
 
 
 def count_batches(num_rows: int, batch_size: int, num_processes: int, *, drop_last: bool) -> int:
@@ -86,15 +88,77 @@ def _silence(example: Example) -> Example:
 
 
 class EpochLoader(DataLoader[Any]):
-    """A data loader that passes the number of the epoch on to its order of rows."""
+    """What transformers takes for a data loader: positions of an epoch, and behind each the batch from a feed.
+
+    Trainer skips the batches of a resumed epoch by skipping what the batch sampler gives, which here are positions: the
+    feed then begins at the right place, and no batch is made to be thrown away.
+    """
+
+    def __init__(self, feed: BatchFeed, batches: ProcessBatches) -> None:
+        self.feed = feed
+        super().__init__(
+            _Served(feed),
+            batch_sampler=_Positions(feed, batches),  # type: ignore[arg-type]  # any iterable will do
+            collate_fn=_as_it_is,
+            # Its own generator, or starting a loader would draw from the one that dropout draws from.
+            generator=torch.Generator().manual_seed(0),
+        )
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of an epoch, counted from 0."""
         self.batch_sampler.set_epoch(epoch)  # type: ignore[union-attr]
 
 
+class _Positions:
+    """Opens an epoch and counts its batches."""
+
+    def __init__(self, feed: BatchFeed, batches: ProcessBatches) -> None:
+        self._feed = feed
+        self._batches = batches
+
+    def set_epoch(self, epoch: int) -> None:
+        self._batches.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        plan = list(self._batches)
+        self._feed.open(plan)
+        for position in range(len(plan)):
+            yield [position]
+
+
+class _Served(Dataset[Any]):
+    """Batches by position, for a loader that believes them to be rows."""
+
+    def __init__(self, feed: BatchFeed) -> None:
+        self._feed = feed
+
+    @property
+    def rows(self) -> Any:
+        """The data set behind."""
+        return self._feed.dataset.rows
+
+    def __len__(self) -> int:
+        return len(self._feed.dataset)
+
+    def __getitems__(self, positions: list[int]) -> Any:
+        return self._feed.take(positions[0])
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
+
+
 def build_loader(
-    dataset: Any, collator: Collator, batches: ProcessBatches, *, num_workers: int = 0, **options: Any
+    dataset: Any,
+    collator: Collator,
+    batches: ProcessBatches,
+    *,
+    policy: LoaderPolicy | None = None,
+    ranks: Ranks | None = None,
+    batches_per_step: int = 1,
 ) -> EpochLoader:
     """Return the loader of one process.
 
@@ -102,16 +166,11 @@ def build_loader(
         dataset: Rows by number.
         collator: Makes a batch of rows.
         batches: Which rows, in which order.
-        num_workers: Processes that make batches ahead of time; 0 makes them in this one.
-        options: Further options of `torch.utils.data.DataLoader`, without effect where there are no workers.
+        policy: How batches are made ahead of time; without one, each is made when it is asked for.
+        ranks: Of this process.
+        batches_per_step: Micro-batches of an optimizer step.
     """
-    worker_options = {key: value for key, value in options.items() if num_workers > 0 or key == "pin_memory"}
-    return EpochLoader(
-        SilencedFillers(dataset),
-        batch_sampler=batches,
-        collate_fn=collator,
-        num_workers=num_workers,
-        # Its own generator, or starting a loader would draw from the one that dropout draws from.
-        generator=torch.Generator().manual_seed(0),
-        **worker_options,
+    feed = BatchFeed(
+        SilencedFillers(dataset), collator, policy or LoaderPolicy(), ranks=ranks, batches_per_step=batches_per_step
     )
+    return EpochLoader(feed, batches)

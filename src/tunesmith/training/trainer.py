@@ -82,8 +82,11 @@ class ObjectiveTrainer(FedTrainer):
     ) -> Any:
         """Train; whatever was done to the model before, its first step puts all of it into training mode."""
         self._is_in_training_mode = False
-        with nullcontext() if self._noise is None else self._noise.attached():
-            return super().train(resume_from_checkpoint, trial, ignore_keys_for_eval)
+        try:
+            with nullcontext() if self._noise is None else self._noise.attached():
+                return super().train(resume_from_checkpoint, trial, ignore_keys_for_eval)
+        finally:
+            self.stop_feeding()
 
     def _run_epoch(self, **options: Any) -> None:
         """Run one pass over the rows; none where a run is resumed that has done all its steps.
@@ -177,6 +180,7 @@ class ObjectiveTrainer(FedTrainer):
                 metrics[f"{metric_key_prefix}_accuracy"] = measured.accuracy
             if self.plan.score_answers is not None:
                 metrics.update(self.plan.score_answers(self._rows_behind(dataloader), metric_key_prefix))
+        dataloader.feed.close()
         self.meter.add_pause(time.perf_counter() - started)
         return EvalLoopOutput(
             predictions=None, label_ids=None, metrics=metrics, num_samples=self.num_examples(dataloader)

@@ -6,6 +6,7 @@ from typing import Any
 
 from tunesmith.data.loading.samplers import EpochSampler
 from tunesmith.training.checkpoints import RowOrder
+from tunesmith.training.io.settings import LoaderPolicy
 from tunesmith.training.optimizers import LoraPlusRates
 
 ScoreAnswers = Callable[[Any, str], dict[str, float]]
@@ -20,6 +21,9 @@ class TrainerPlan:
     order: RowOrder
     sampler: EpochSampler | None
     """Order of the training rows; `None` for a run that only evaluates."""
+
+    loading: LoaderPolicy = field(default_factory=LoaderPolicy)
+    """How batches are made ahead of time."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What a resumed run has to share besides the order of rows, see `lineage.decisive_settings`."""

@@ -137,13 +137,14 @@ def order_is_said_once(question: Question) -> Iterator[Finding]:
 def prefetching_needs_workers(question: Question) -> Iterator[Finding]:
     """Without worker processes nothing is prepared ahead."""
     loading = question.config.loading
-    if loading.dataloader_num_workers:
+    if loading.dataloader_num_workers != 0:
         return
     for key in ("dataloader_prefetch_factor", "dataloader_persistent_workers"):
-        if question.config.value(key):
+        if question.config.value(key) not in (None, False, "auto"):
             yield Finding(
                 (key, "dataloader_num_workers"),
-                f"{question.cite(key)} needs worker processes; set `dataloader_num_workers` to 1 or more or remove it.",
+                f"{question.cite(key)} needs worker processes; set `dataloader_num_workers` to auto or 1 or more, or "
+                "remove it.",
             )
 
 

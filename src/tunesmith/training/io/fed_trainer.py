@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from tunesmith.data.loading.samplers import SequentialSampler
 from tunesmith.objectives.base import Objective
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.callbacks.guards import StepRecord
+from tunesmith.training.io.feed import BatchFeed
 from tunesmith.training.loaders import ProcessBatches, build_loader
 from tunesmith.training.monitoring.account import TimeAccount, find_events
 from tunesmith.training.monitoring.meter import RunMeter, StepCounts, count_real_tokens
@@ -27,6 +29,9 @@ class FedTrainer(Trainer):
     meter: RunMeter
     step_record: StepRecord
     optimizer: Any
+    feed: BatchFeed | None = None
+    """Where the batches of training come from, once it has begun."""
+
     _ranks: Ranks
     _is_in_training_mode: bool
 
@@ -47,15 +52,16 @@ class FedTrainer(Trainer):
             self._ranks,
             drop_last=self.args.dataloader_drop_last,
         )
-        return build_loader(
+        loader = build_loader(
             self.train_dataset,
             self.data_collator,
             batches,
-            num_workers=self.args.dataloader_num_workers,
-            pin_memory=self._pins_memory,
-            prefetch_factor=self.args.dataloader_prefetch_factor,
-            persistent_workers=self.args.dataloader_persistent_workers,
+            policy=self.plan.loading,
+            ranks=self._ranks,
+            batches_per_step=self.args.gradient_accumulation_steps,
         )
+        self.feed = loader.feed
+        return loader
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
         """Return this process's batches of an evaluation set, given as such or by its name."""
@@ -66,17 +72,15 @@ class FedTrainer(Trainer):
         batches = ProcessBatches(
             SequentialSampler(len(eval_dataset)), self.args.per_device_eval_batch_size, self._ranks
         )
-        return build_loader(
-            eval_dataset,
-            self.data_collator,
-            batches,
-            num_workers=self.args.dataloader_num_workers,
-            pin_memory=self._pins_memory,
-        )
+        # As many workers as training has settled on; an evaluation is too short to find out a number of its own.
+        start = self.plan.loading.start if self.feed is None else self.feed.settings
+        policy = replace(self.plan.loading, start=start, tunes_workers=False, tunes_prefetch=False)
+        return build_loader(eval_dataset, self.data_collator, batches, policy=policy, ranks=self._ranks)
 
-    @property
-    def _pins_memory(self) -> bool:
-        return bool(self.args.dataloader_pin_memory and self.args.device.type == "cuda")
+    def stop_feeding(self) -> None:
+        """Let the workers go; what they did stays in the record of the feed."""
+        if self.feed is not None:
+            self.feed.close()
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device

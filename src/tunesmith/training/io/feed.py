@@ -1,0 +1,317 @@
+"""The batches of a run, one after the other, from however many workers there are at the time.
+
+The order of batches is a list that is known before an epoch begins. Workers take from it and deliver in order, so the
+position in the list is all that has to be kept when the loader changes between two batches: the workers there are
+finish what they have begun, and the new ones begin with what was not given out yet. No row comes twice, none is left
+out, none changes its place, and no work is thrown away.
+"""
+
+import logging
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tunesmith.runtime.open_files import count_open_files, read_open_file_limit
+from tunesmith.runtime.ranks import Ranks
+from tunesmith.training.io.bounds import Bound, Demand, FileNeed, Machine, measure_worker_bytes, prepare_open_files
+from tunesmith.training.io.failures import FeedError, Trouble, describe_death, describe_failure, describe_silence
+from tunesmith.training.io.making import BatchMaker, MadeBatch, RowMarks
+from tunesmith.training.io.pipe import DELIVERY_ERRORS, BatchPlan, WorkerPipe
+from tunesmith.training.io.settings import LoaderPolicy
+from tunesmith.training.io.tuner import Change, Taken, Tuner
+from tunesmith.training.io.watchdog import Watchdog
+
+logger = logging.getLogger(__name__)
+
+_FORGIVEN_AFTER = 200
+"""Batches without trouble after which earlier trouble is no longer held against the loader."""
+
+
+@dataclass(slots=True)
+class FeedRecord:
+    """What the feed did since it was made; for the account at the end of a run."""
+
+    batches: int = 0
+    made_seconds: float = 0.0
+    changes: list[str] = field(default_factory=list)
+    """What changed and why, in order."""
+
+
+class BatchFeed:
+    """Makes the batches of one epoch after another.
+
+    Args:
+        dataset: Rows by number.
+        collator: Makes a batch of rows.
+        policy: What is fixed and what is found out.
+        ranks: Of this process; its share of the machine follows from them.
+        batches_per_step: Micro-batches that the trainer fetches at once.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        collator: Callable[[Any], Any],
+        policy: LoaderPolicy,
+        *,
+        ranks: Ranks | None = None,
+        batches_per_step: int = 1,
+    ) -> None:
+        self.dataset = dataset
+        self.policy = policy
+        self.settings = policy.start
+        self.record = FeedRecord()
+        self._collator = collator
+        self._ranks = ranks or Ranks()
+        self._maker = BatchMaker(dataset, collator, RowMarks(1))
+        self._folder = tempfile.mkdtemp(prefix="tunesmith-feed-")
+        self._cleaner = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._plan: BatchPlan = []
+        self._position = 0
+        self._pipes: list[WorkerPipe] = []
+        self._wanted: Change | None = None
+        self._failures = 0
+        self._since_failure = 0
+        self._most_workers: int | None = None
+        self._is_overdue = False
+        self._handed_over: float | None = None
+        self._tuner = self._build_tuner(batches_per_step) if policy.tunes else None
+        self._watchdog = self._build_watchdog()
+
+    # -- the epoch ---------------------------------------------------------------------------------------------------
+
+    def open(self, plan: BatchPlan) -> None:
+        """Begin an epoch."""
+        self._plan = plan
+        self._seek(0, start=False)
+
+    def take(self, position: int) -> Any:
+        """Return the batch at a position of the epoch; the next one is nearly always asked for.
+
+        Raises:
+            FeedError: It cannot be made, after as many attempts as the policy allows.
+        """
+        if position != self._position:
+            self._seek(position)
+        elif self.settings.num_workers and not self._pipes:
+            self._start_workers(self._position)
+        if self._wanted is not None and len(self._pipes) <= 1:
+            self._apply(self._wanted)
+        started = time.perf_counter()
+        with self._watching(f"batch {position + 1} of {len(self._plan)}"):
+            made = self._make(position)
+        self._note(made, started)
+        self._position += 1
+        return made.batch
+
+    def close(self) -> None:
+        """Let all workers go."""
+        self._drop_pipes()
+        if self._watchdog is not None:
+            self._watchdog.close()
+
+    @property
+    def worker_processes(self) -> list[int]:
+        """Numbers of the worker processes there are."""
+        return [worker.pid for pipe in self._pipes for worker in pipe.workers if worker.pid is not None]
+
+    def rows_at(self, position: int) -> list[int]:
+        """Return the numbers of the rows in a batch of this epoch."""
+        return list(self._plan[position])
+
+    # -- making ------------------------------------------------------------------------------------------------------
+
+    def _make(self, position: int) -> MadeBatch:
+        where = f"batch {position + 1}"
+        while True:
+            try:
+                made = self._next(position)
+            except DELIVERY_ERRORS as error:
+                trouble = self._explain(error, where)
+            else:
+                if made.failure is None:
+                    return made
+                trouble = describe_failure(made.failure, where, self.policy.describe_row)
+            self._recover(trouble)
+
+    def _next(self, position: int) -> MadeBatch:
+        while self._pipes:
+            try:
+                return self._pipes[0].take()
+            except StopIteration:  # it has delivered all that it had begun
+                self._pipes.pop(0).close()
+        made = self._maker.make((position, self._plan[position]))
+        return made._replace(batch=_pinned(made.batch)) if self.policy.pins_memory else made
+
+    def _note(self, made: MadeBatch, started: float) -> None:
+        if made.position != self._position:
+            raise FeedError(f"batch {made.position + 1} came where {self._position + 1} was due")
+        now = time.perf_counter()
+        self.record.batches += 1
+        self.record.made_seconds += made.seconds
+        self._since_failure += 1
+        if self._since_failure > _FORGIVEN_AFTER:
+            self._failures = 0
+        if self._tuner is not None and self._handed_over is not None:
+            taken = Taken(now - started, now - self._handed_over, made.seconds, made.cpu_seconds)
+            self._wanted = self._tuner.observe(taken) or self._wanted
+        self._handed_over = now
+
+    # -- changing ----------------------------------------------------------------------------------------------------
+
+    def _seek(self, position: int, *, start: bool = True) -> None:
+        """Go to another place of the epoch; workers that are kept go there too."""
+        for pipe in self._pipes[:-1]:
+            pipe.kill_workers()
+            pipe.close()
+        self._pipes = self._pipes[-1:]
+        self._position = position
+        self._handed_over = None
+        if not self._pipes:
+            if start and self.settings.num_workers:
+                self._start_workers(position)
+        elif not self.policy.keeps_workers:
+            self._drop_pipes()
+        elif start or position == 0:
+            self._pipes[0].start(self._plan, position)
+
+    def _apply(self, change: Change) -> None:
+        self._wanted = None
+        text = f"{self.settings.render()} -> {change.settings.render()}: {change.reason}."
+        self.record.changes.append(text)
+        logger.info("Loader: %s", text)
+        start = self._position
+        if self._pipes:
+            self._pipes[-1].tap.is_closed = True
+            start = self._pipes[-1].tap.position
+        self.settings = change.settings
+        if change.settings.num_workers:
+            self._start_workers(start)
+
+    def _start_workers(self, position: int) -> None:
+        files = prepare_open_files(
+            self.settings.num_workers, self.settings.prefetch_factor, self._ranks.local_world_size
+        )
+        if files.note is not None:
+            logger.warning("%s", files.note)
+        if files.shares_by_name:
+            torch.multiprocessing.set_sharing_strategy("file_system")
+        self.settings = replace(self.settings, num_workers=files.num_workers)
+        if not files.num_workers:
+            return
+        pipe = WorkerPipe(
+            self.dataset,
+            self._collator,
+            self.settings,
+            self._folder,
+            pins_memory=self.policy.pins_memory,
+            keeps_workers=self.policy.keeps_workers,
+        )
+        pipe.start(self._plan, position)
+        self._pipes.append(pipe)
+
+    def _drop_pipes(self) -> None:
+        for pipe in self._pipes:
+            pipe.close()
+        self._pipes = []
+
+    # -- trouble -----------------------------------------------------------------------------------------------------
+
+    def _explain(self, error: BaseException, where: str) -> Trouble:
+        pipe, describe_row = self._pipes[0], self.policy.describe_row
+        if self._is_overdue:
+            self._is_overdue = False
+            return describe_silence(pipe, where, self.policy.timeout_seconds or 0.0, describe_row)
+        return describe_death(pipe, error, where, describe_row)
+
+    def _recover(self, trouble: Trouble) -> None:
+        """Build the loader again at the batch that did not come, or give up.
+
+        Raises:
+            FeedError: It was built again as often as the policy allows.
+        """
+        for pipe in self._pipes:
+            pipe.kill_workers()
+        self._drop_pipes()
+        self._failures, self._since_failure = self._failures + 1, 0
+        most = self.policy.max_restarts
+        if self._failures > most:
+            times = "once" if not most else f"{most + 1} times"
+            raise FeedError(
+                trouble.render(f"It was tried {times} (dataloader_restarts is {most}), and the run stops here.")
+            )
+        fewer = max(1, self.settings.num_workers // 2) if self.settings.num_workers else 0
+        if trouble.lacks_files:
+            torch.multiprocessing.set_sharing_strategy("file_system")
+        self.settings = replace(self.settings, num_workers=fewer)
+        self._wanted, self._handed_over, self._most_workers = None, None, fewer
+        if self._tuner is not None:
+            self._tuner.restart(self.settings)
+        text = f"goes on at the same batch with {self.settings.render()} (attempt {self._failures} of {most})"
+        self.record.changes.append(f"{trouble.what}; it {text}.")
+        logger.warning("%s", trouble.render(f"The loader {text}."))
+        if fewer:
+            self._start_workers(self._position)
+
+    # -- measuring ---------------------------------------------------------------------------------------------------
+
+    def _build_tuner(self, batches_per_step: int) -> Tuner:
+        return Tuner(
+            self.policy.start,
+            self._find_bound,
+            tunes_workers=self.policy.tunes_workers,
+            tunes_prefetch=self.policy.tunes_prefetch,
+            batches_per_step=batches_per_step,
+        )
+
+    def _find_bound(self, demand: Demand) -> Bound:
+        measured = measure_worker_bytes(self.worker_processes)
+        files = FileNeed(count_open_files(), read_open_file_limit())
+        bound = Machine.measured(self._ranks).bound(
+            replace(demand, worker_bytes=measured), num_batches=len(self._plan), files=files
+        )
+        if self._most_workers is not None and self._most_workers < bound.workers:
+            return Bound(self._most_workers, "with more, one failed before")
+        return bound
+
+    def _build_watchdog(self) -> Watchdog | None:
+        if self.policy.timeout_seconds is None:
+            return None
+        feed = weakref.ref(self)  # its thread must not keep the feed, and with it the workers, alive
+
+        def list_workers() -> list[int]:
+            found = feed()
+            return [] if found is None else found.worker_processes
+
+        def end_workers() -> None:
+            found = feed()
+            if found is not None:
+                found._end_workers()
+
+        return Watchdog(
+            self.policy.timeout_seconds, list_workers=list_workers, folder=self._folder, on_alarm=end_workers
+        )
+
+    def _end_workers(self) -> None:
+        """End workers that deliver nothing; called in the thread of the watchdog, while a batch is waited for."""
+        if self._pipes:
+            self._is_overdue = True
+            for pipe in self._pipes:
+                pipe.kill_workers()
+
+    def _watching(self, what: str) -> AbstractContextManager[None]:
+        return nullcontext() if self._watchdog is None else self._watchdog.watching(what)
+
+
+def _pinned(batch: Any) -> Any:
+    if not isinstance(batch, dict):
+        return batch
+    return {key: value.pin_memory() if isinstance(value, Tensor) else value for key, value in batch.items()}

@@ -1,0 +1,166 @@
+"""A PyTorch loader that can be told to take no more batches, and that says how its workers ended."""
+
+import multiprocessing
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from tunesmith.training.io.making import BatchMaker, MadeBatch, RowMarks, Task, WorkerStart, take_all
+from tunesmith.training.io.settings import LoaderSettings
+
+BatchPlan = Sequence[Sequence[int]]
+"""The batches of an epoch, as lists of row numbers."""
+
+DELIVERY_ERRORS = (RuntimeError, OSError, EOFError)
+"""What PyTorch's loader raises when a worker is gone, or when what it sent cannot be received any more."""
+
+
+class Tap:
+    """Gives out the tasks of a plan from a position on, until it is closed."""
+
+    def __init__(self, plan: BatchPlan, position: int) -> None:
+        self._plan = plan
+        self.position = position
+        """Of the next task; all before it were given out."""
+
+        self.is_closed = False
+
+    def __iter__(self) -> Iterator[Task]:
+        return self
+
+    def __next__(self) -> Task:
+        if self.is_closed or self.position >= len(self._plan):
+            raise StopIteration
+        task = (self.position, self._plan[self.position])
+        self.position += 1
+        return task
+
+
+class _Taps:
+    """What PyTorch's loader asks for tasks once per epoch."""
+
+    def __init__(self) -> None:
+        self.current: Tap = Tap([], 0)
+
+    def __iter__(self) -> Iterator[Task]:
+        return iter(self.current)
+
+
+class WorkerPipe:
+    """Workers that make the batches of a plan in order.
+
+    Args:
+        dataset: Rows by number.
+        collator: Makes a batch of rows.
+        settings: One worker or more.
+        folder: Where workers write their stacks when asked.
+        pins_memory: Whether batches arrive in page-locked memory.
+        keeps_workers: Whether the workers go on to the next plan.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        collator: Callable[[Any], Any],
+        settings: LoaderSettings,
+        folder: str,
+        *,
+        pins_memory: bool = False,
+        keeps_workers: bool = True,
+    ) -> None:
+        self.settings = settings
+        self.workers: list[BaseProcess] = []
+        self._marks = RowMarks(settings.num_workers)
+        self._taps = _Taps()
+        self._keeps_workers = keeps_workers
+        self._iterator: Any = None
+        with warnings.catch_warnings():
+            # PyTorch advises against more workers than processors, which workers that wait for a network need not be.
+            warnings.filterwarnings("ignore", message="This DataLoader will create")
+            self._loader: DataLoader[MadeBatch] = DataLoader(
+                BatchMaker(dataset, collator, self._marks),
+                batch_sampler=self._taps,  # type: ignore[arg-type]  # any iterable will do
+                collate_fn=take_all,
+                num_workers=settings.num_workers,
+                prefetch_factor=settings.prefetch_factor,
+                pin_memory=pins_memory,
+                persistent_workers=keeps_workers,
+                worker_init_fn=WorkerStart(folder),
+                # Its own generator, or starting a loader would draw from the one that dropout draws from.
+                generator=torch.Generator().manual_seed(0),
+            )
+
+    @property
+    def tap(self) -> Tap:
+        """What the workers take their tasks from."""
+        return self._taps.current
+
+    def start(self, plan: BatchPlan, position: int) -> None:
+        """Begin with the batches of a plan from a position on; what is left of an earlier plan is thrown away."""
+        self._taps.current = Tap(plan, position)
+        before = set(multiprocessing.active_children())
+        with _without_child_signals(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="This DataLoader will create")
+            self._iterator = iter(self._loader)
+        started = [child for child in multiprocessing.active_children() if child not in before]
+        self.workers = sorted(started, key=lambda child: child.pid or 0) or self.workers
+
+    def take(self) -> MadeBatch:
+        """Return the next batch, waiting for it.
+
+        Raises:
+            StopIteration: All tasks that were given out are done.
+            RuntimeError: A worker is gone (or one of the other `DELIVERY_ERRORS`).
+        """
+        made: MadeBatch = next(self._iterator)
+        return made
+
+    def find_dead(self) -> tuple[int, BaseProcess] | None:
+        """Return the first worker that ended although nobody asked it to, with its number."""
+        for number, worker in enumerate(self.workers):
+            worker.join(timeout=0)
+            if worker.exitcode is not None:
+                return number, worker
+        return None
+
+    def find_row(self, worker: int) -> int | None:
+        """Return the row that a worker was making last."""
+        return self._marks.find(worker)
+
+    def kill_workers(self) -> None:
+        """End the workers at once, whatever they are stuck in."""
+        for worker in self.workers:
+            if worker.is_alive() and worker.pid is not None:
+                os.kill(worker.pid, signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
+
+    def close(self) -> None:
+        """Let the workers go."""
+        self._taps.current.is_closed = True
+        self._iterator = None  # the loader of persistent workers holds it too
+        del self._loader
+        self.workers = []
+
+
+@contextmanager
+def _without_child_signals() -> Iterator[None]:
+    """Keep PyTorch from raising wherever the training process happens to be when a worker dies.
+
+    Its handler would raise in the middle of a forward pass or of a checkpoint. Without it a death shows when the next
+    batch is asked for, at the latest five seconds later.
+    """
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGCHLD"):
+        yield
+        return
+    before = signal.getsignal(signal.SIGCHLD)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, before)

@@ -1,0 +1,184 @@
+import signal
+import time
+
+import pytest
+
+from tests.unit.training.io.sources import Rows, die, feed_of, hang, plan_of, refuse
+from tunesmith.runtime.open_files import OpenFileLimit
+from tunesmith.training.io import bounds
+from tunesmith.training.io import feed as feed_module
+from tunesmith.training.io.failures import FeedError
+from tunesmith.training.io.settings import LoaderSettings
+from tunesmith.training.io.tuner import Change
+
+
+@pytest.fixture
+def opened():
+    feeds = []
+
+    def open_feed(*arguments, num_batches=12, **options):
+        feed = feed_of(*arguments, **options)
+        feed.open(plan_of(num_batches))
+        feeds.append(feed)
+        return feed
+
+    yield open_feed
+    for feed in feeds:
+        feed.close()
+
+
+def take_all(feed, num_batches=12, start=0):
+    return [feed.take(position) for position in range(start, num_batches)]
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.processes)])
+def test_batches_come_in_the_order_of_the_plan(opened, workers):
+    assert take_all(opened(Rows(), workers)) == plan_of(12)
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.processes)])
+def test_a_feed_begins_where_it_is_asked_to(opened, workers):
+    assert take_all(opened(Rows(), workers), start=5) == plan_of(12)[5:]
+
+
+@pytest.mark.processes
+def test_changes_between_batches_lose_repeat_and_move_nothing(opened):
+    feed = opened(Rows(num_rows=200), num_batches=60)
+    taken = []
+    sizes = iter([(1, 2), (3, 4), (2, 2), (0, 2), (2, 1)])
+    for position in range(60):
+        if position % 10 == 5:
+            feed._wanted = Change(LoaderSettings(*next(sizes, (1, 1))), "the test says so")
+        taken.append(feed.take(position))
+    assert taken == plan_of(60)
+    assert len(feed.record.changes) == 6
+
+
+@pytest.mark.processes
+def test_kept_workers_make_the_next_epoch_too(opened):
+    feed = opened(Rows(), 2, num_batches=5)
+    first = take_all(feed, 5)
+    processes = feed.worker_processes
+    feed.open(plan_of(5)[::-1])
+    assert take_all(feed, 5) == first[::-1]
+    assert feed.worker_processes == processes
+    assert len(processes) == 2
+
+
+@pytest.mark.processes
+def test_an_epoch_left_in_the_middle_leaves_nothing_to_the_next(opened):
+    feed = opened(Rows(), 2)
+    take_all(feed, 3)
+    feed.open(plan_of(4)[::-1])
+    assert take_all(feed, 4) == plan_of(4)[::-1]
+
+
+@pytest.mark.processes
+def test_workers_that_are_not_kept_are_others_in_the_next_epoch(opened):
+    feed = opened(Rows(), 1, keeps_workers=False)
+    take_all(feed)
+    before = feed.worker_processes
+    feed.open(plan_of(3))
+    assert take_all(feed, 3) == plan_of(3)
+    assert set(before).isdisjoint(feed.worker_processes)
+
+
+@pytest.mark.processes
+def test_a_killed_worker_is_named_with_row_and_signal_and_replaced(opened, tmp_path, caplog):
+    feed = opened(Rows(trouble={9: die}, flags=tmp_path), 4, describe_row="row {} of the table".format)
+    started = time.monotonic()
+    assert take_all(feed) == plan_of(12)
+    assert time.monotonic() - started < 10
+    message = caplog.text
+    assert "was ended by SIGKILL while it was making row 9 of the table" in message
+    assert "goes on at the same batch with 2 workers" in message
+    assert "(attempt 1 of 2)" in message
+    assert feed.settings.num_workers == 2
+    assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
+
+
+@pytest.mark.processes
+def test_a_row_that_kills_every_worker_stops_the_run(opened):
+    feed = opened(Rows(trouble={9: die}), 2, max_restarts=1)
+    assert take_all(feed, 4) == plan_of(4)
+    with pytest.raises(FeedError, match=r"ended by SIGKILL while it was making row 9.*tried 2 times"):
+        feed.take(4)
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.processes)])
+def test_an_exception_in_a_row_comes_with_row_and_traceback(opened, workers):
+    feed = opened(Rows(trouble={5: refuse}), workers, max_restarts=0)
+    assert take_all(feed, 2) == plan_of(2)
+    with pytest.raises(FeedError) as caught:
+        feed.take(2)
+    message = str(caught.value)
+    assert "Making batch 3 failed at row 5 with ValueError: the picture is broken" in message
+    assert "tried once (dataloader_restarts is 0)" in message
+    assert "in refuse" in message
+    assert caught.value.exit_code == 6
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.processes)])
+def test_an_exception_that_passes_is_got_over_at_the_same_batch(opened, tmp_path, caplog, workers):
+    feed = opened(Rows(trouble={5: refuse}, flags=tmp_path), workers)
+    assert take_all(feed) == plan_of(12)
+    assert "goes on at the same batch" in caplog.text
+
+
+def test_trouble_long_ago_is_forgiven(opened, tmp_path, monkeypatch):
+    monkeypatch.setattr(feed_module, "_FORGIVEN_AFTER", 3)
+    rows = Rows(num_rows=80, trouble=dict.fromkeys((2, 22, 42, 62), refuse), flags=tmp_path)
+    feed = opened(rows, num_batches=40, max_restarts=1)
+    assert take_all(feed, 40) == plan_of(40)
+
+
+def test_a_filler_is_named_after_the_row_it_copies(opened):
+    feed = opened(Rows(trouble={-8: refuse}), max_restarts=0)
+    feed.open([[-8]])
+    with pytest.raises(FeedError, match="failed at row 7 "):
+        feed.take(0)
+
+
+@pytest.mark.processes
+def test_a_worker_that_hangs_shows_its_stack_and_is_replaced(opened, tmp_path, caplog):
+    feed = opened(Rows(trouble={4: hang}, flags=tmp_path), 2, timeout_seconds=1.5)
+    started = time.monotonic()
+    assert take_all(feed) == plan_of(12)
+    assert time.monotonic() - started < 15
+    assert "Waiting for batch 3 of 12 since" in caplog.text
+    assert "in hang" in caplog.text  # the stack of the worker
+    assert "thread MainThread" in caplog.text
+    assert (
+        "did not come within 1.5 s (data_timeout_seconds); the workers, which were at row 4, were ended" in caplog.text
+    )
+
+
+@pytest.mark.processes
+def test_workers_are_lowered_to_the_open_files_there_are(opened, monkeypatch, caplog):
+    monkeypatch.setattr(bounds, "count_open_files", lambda: 100)
+    monkeypatch.setattr(bounds, "raise_open_file_limit", lambda needed: OpenFileLimit(185, 185))
+    used = []
+    monkeypatch.setattr("torch.multiprocessing.set_sharing_strategy", used.append)
+    feed = opened(Rows(), 4)
+    assert take_all(feed) == plan_of(12)
+    assert used == ["file_system"]
+    assert feed.settings.num_workers == 2
+    assert "and 185 are allowed: 2 workers are used" in caplog.text
+
+
+@pytest.mark.processes
+def test_a_slow_source_gets_workers_and_an_idle_one_gives_them_back(opened, caplog):
+    caplog.set_level("INFO")
+    rows = Rows(num_rows=2000, seconds=0.01)
+    feed = opened(rows, num_batches=600, tunes_workers=True, tunes_prefetch=True)
+    feed._tuner.window_seconds = 0.1
+    taken = []
+    for position in range(60):
+        taken.append(feed.take(position))
+        time.sleep(0.02)  # the model: as fast as one worker
+    assert feed.settings.num_workers >= 1
+    assert "the run waits 50% of its time for data" in caplog.text or "Loader: no workers -> " in caplog.text
+    for position in range(60, 140):
+        taken.append(feed.take(position))
+        time.sleep(0.1 if position < 125 else 0.0)
+    assert taken == plan_of(140)
