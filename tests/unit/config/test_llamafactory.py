@@ -21,6 +21,10 @@ def test_defaults_are_those_of_transformers():
         "bf16": None,  # chosen by the machine
         "fp16": None,
         "report_to": ("none",),  # a list here
+        "dataloader_num_workers": "auto",
+        "dataloader_prefetch_factor": "auto",
+        "dataloader_pin_memory": "auto",
+        "dataloader_persistent_workers": "auto",
     }
     theirs = {
         field.name: field.default_factory() if field.default is dataclasses.MISSING else field.default

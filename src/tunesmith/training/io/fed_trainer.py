@@ -2,8 +2,9 @@
 
 import itertools
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,8 @@ from tunesmith.data.loading.samplers import SequentialSampler
 from tunesmith.objectives.base import Objective
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.callbacks.guards import StepRecord
+from tunesmith.training.checkpoints import checkpoint_path
+from tunesmith.training.io.failures import FeedError
 from tunesmith.training.io.feed import BatchFeed
 from tunesmith.training.loaders import ProcessBatches, build_loader
 from tunesmith.training.monitoring.account import TimeAccount, find_events
@@ -87,9 +90,14 @@ class FedTrainer(Trainer):
     ) -> tuple[list[Any], Tensor | None]:
         """Fetch the micro-batches of one optimiser step and count its items over all of them and all processes."""
         self.meter.account.enter("data")
-        batches = list(itertools.islice(epoch_iterator, num_batches))
+        batches: list[Any] = []
+        failure = None
+        try:
+            batches.extend(itertools.islice(epoch_iterator, num_batches))
+        except FeedError as error:
+            failure = error
         self.meter.account.enter("other")
-        if not batches:
+        if not batches and failure is None:
             return batches, None
         items = [int(self.objective.count_items(batch)) for batch in batches]
         # Without companions the sums stay here: a way to the device and back waits for all of its work.
@@ -99,14 +107,34 @@ class FedTrainer(Trainer):
                 sum(items),
                 sum(count_real_tokens(batch) for batch in batches),
                 sum(batch["input_ids"].numel() for batch in batches),
+                failure is not None,
             ],
             device=place,
         )
-        all_items, real, computed = self._sum_over_processes(own).tolist()
+        with nullcontext() if self.feed is None else self.feed.watching("the batches of the other processes"):
+            all_items, real, computed, failures = self._sum_over_processes(own).tolist()
+        if failures:
+            self._stop_without_batches(failure)
         self.meter.add_step(StepCounts(all_items, real, computed))
         self.step_record.restart(items, [batch["row_ids"].tolist() for batch in batches])
         # No item at all (one-token rows) makes a loss of 0, not a division by 0.
         return batches, torch.tensor(max(1, all_items), device=device)
+
+    def _stop_without_batches(self, failure: FeedError | None) -> NoReturn:
+        """Save what the run has learnt and stop. All processes come here at the same step.
+
+        Raises:
+            FeedError: Always; in a process that has its batches, to say that another has not.
+        """
+        step = self.state.global_step
+        place = checkpoint_path(self.args.output_dir, step)
+        way_on = "No step had been taken."
+        if step > 0:
+            if not place.exists():
+                self._save_checkpoint(self.model, None)
+            way_on = f"All is saved up to step {step}: when this is put right, go on with resume_from_checkpoint=true."
+        what = failure or "Another process of this run could not make its batches."
+        raise FeedError(f"{what}\n{way_on}") from failure
 
     def _sum_over_processes(self, values: Tensor) -> Tensor:
         if self.accelerator.num_processes == 1:

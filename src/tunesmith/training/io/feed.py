@@ -81,6 +81,7 @@ class BatchFeed:
         self._failures = 0
         self._since_failure = 0
         self._most_workers: int | None = None
+        self._is_waiting = False
         self._is_overdue = False
         self._handed_over: float | None = None
         self._tuner = self._build_tuner(batches_per_step) if policy.tunes else None
@@ -106,8 +107,10 @@ class BatchFeed:
         if self._wanted is not None and len(self._pipes) <= 1:
             self._apply(self._wanted)
         started = time.perf_counter()
-        with self._watching(f"batch {position + 1} of {len(self._plan)}"):
+        with self.watching(f"batch {position + 1} of {len(self._plan)}"):
+            self._is_waiting = True
             made = self._make(position)
+            self._is_waiting = False
         self._note(made, started)
         self._position += 1
         return made.batch
@@ -301,13 +304,14 @@ class BatchFeed:
         )
 
     def _end_workers(self) -> None:
-        """End workers that deliver nothing; called in the thread of the watchdog, while a batch is waited for."""
-        if self._pipes:
+        """End workers that deliver nothing; called in the thread of the watchdog."""
+        if self._pipes and self._is_waiting:
             self._is_overdue = True
             for pipe in self._pipes:
                 pipe.kill_workers()
 
-    def _watching(self, what: str) -> AbstractContextManager[None]:
+    def watching(self, what: str) -> AbstractContextManager[None]:
+        """Report where everything is if the block takes longer than `data_timeout_seconds`."""
         return nullcontext() if self._watchdog is None else self._watchdog.watching(what)
 
 

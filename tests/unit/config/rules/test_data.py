@@ -45,11 +45,11 @@ from tunesmith.config.data import TEMPLATE_NAMES
             "group_by_length: `group_by_length: true` (group_by_length) and `train_sampling_strategy: random` (random",
         ),
         (
-            {"dataloader_prefetch_factor": 2},
+            {"dataloader_prefetch_factor": 2, "dataloader_num_workers": 0},
             "dataloader_prefetch_factor: `dataloader_prefetch_factor: 2` needs worker processes",
         ),
         (
-            {"dataloader_persistent_workers": True},
+            {"dataloader_persistent_workers": True, "dataloader_num_workers": 0},
             "dataloader_persistent_workers: `dataloader_persistent_workers: true` needs",
         ),
         ({"top_p": 0}, "top_p: `top_p` is 0; allowed is a number from above 0 to 1, or set `do_sample: false`."),

@@ -191,7 +191,7 @@ def test_two_half_precisions_are_refused(problems):
         {"logging_steps": 1.5},
         {"logging_steps": 0},
         {"warmup_steps": -1},
-        {"dataloader_prefetch_factor": 2},
+        {"dataloader_prefetch_factor": 2, "dataloader_num_workers": 0},
         {"lr_scheduler_type": "reduce_lr_on_plateau"},
         {"lr_scheduler_type": "greedy"},
         {"lr_scheduler_type": "cosin"},
