@@ -4,7 +4,7 @@ An *example* is one tokenised row. A *batch* is what a collator makes of several
 Hugging Face models and are spelled nowhere else.
 """
 
-from typing import Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +79,9 @@ class Batch(TypedDict):
     row_ids: NotRequired[Tensor]
     """Source rows in this batch, for messages and tests; not for the model. Shape [samples], int64."""
 
+    stream_place: NotRequired[Any]
+    """Where the stream that the batch is from goes on, see `streaming.loader.StreamPlace`; not for the model."""
+
 
 class CompletionBatch(Batch):
     """A batch whose sequences each end in a completion that is scored as a whole.
@@ -128,5 +131,5 @@ LOSS_KEYS = (
 )
 """Batch keys that are for the loss and not for the model."""
 
-BOOKKEEPING_KEYS = ("row_ids",)
+BOOKKEEPING_KEYS = ("row_ids", "stream_place")
 """Batch keys that the trainer takes out before a batch reaches the model."""

@@ -24,15 +24,28 @@ class ChunkEncoder:
         spec: The data set.
         stage: What it is read for.
         encoder: Makes ids and spans of records.
+        render_place: Says where a row stands, for the account; a function of a module.
     """
 
-    def __init__(self, spec: DatasetSpec, stage: str, encoder: Encoder) -> None:
+    def __init__(
+        self,
+        spec: DatasetSpec,
+        stage: str,
+        encoder: Encoder,
+        render_place: Callable[[RawRow], str] | None = None,
+    ) -> None:
         self.spec = spec
         self.stage = stage
         self.encoder = encoder
+        self._render_place = render_place or _render_place
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ChunkEncoder, (self.spec, self.stage, self.encoder)  # formats are built anew where they are used
+        return ChunkEncoder, (
+            self.spec,
+            self.stage,
+            self.encoder,
+            self._render_place,
+        )  # formats are built anew where they are used
 
     def __call__(self, chunk: RawChunk) -> tuple[EncodedChunk, Tally]:
         """Return the encoded rows of a chunk, in order, and what became of each source row."""
@@ -43,7 +56,7 @@ class ChunkEncoder:
         encoded_chunk, tally = self._collect(chunk, outcomes)
         for row, record, outcome in zip(chunk.rows, converted, outcomes, strict=True):
             if not isinstance(outcome, Dropped) and has_empty_answer(record):
-                tally.note_empty(_render_place(row))
+                tally.note_empty(self._render_place(row))
         return encoded_chunk, tally
 
     @cached_property
@@ -65,7 +78,7 @@ class ChunkEncoder:
         for number, (source, outcome) in enumerate(zip(chunk.rows, outcomes, strict=True), start=chunk.first_row):
             if isinstance(outcome, Dropped):
                 detail = f": {outcome.detail}" if outcome.detail else ""
-                tally.drop(outcome.reason, f"{_render_place(source)}{detail}")
+                tally.drop(outcome.reason, f"{self._render_place(source)}{detail}")
                 continue
             place = Place(number, self._file_numbers[source.file], source.row)
             for row in outcome:

@@ -36,7 +36,7 @@ class ExampleDataset(Dataset[Example]):
     def __init__(self, parts: Sequence[Part], indices: NDArray[np.int64] | None = None) -> None:
         self.parts = tuple(parts)
         self.indices = indices
-        self._chunks = [_ChunkViews(chunk, part.first_row_id) for part in parts for chunk in part.rows.chunks]
+        self._chunks = [ChunkViews(chunk, part.first_row_id) for part in parts for chunk in part.rows.chunks]
         starts = np.cumsum([0, *(chunk.num_rows for chunk in self._chunks)]).tolist()
         self._starts: list[int] = starts[:-1]
         self._len: int = starts[-1] if indices is None else len(indices)
@@ -106,7 +106,7 @@ class PackedDataset(Dataset[list[Example]]):
         return len(self.packs)
 
     def __getitem__(self, index: int) -> list[Example]:
-        return [_piece(self.examples[row], start, end) for row, start, end in self.packs[index]]
+        return [cut_piece(self.examples[row], start, end) for row, start, end in self.packs[index]]
 
     def __getitems__(self, indices: Sequence[int]) -> list[list[Example]]:
         """Return several packs; PyTorch's loader asks for a whole batch this way."""
@@ -118,7 +118,7 @@ class PackedDataset(Dataset[list[Example]]):
         return self.packs.tokens
 
 
-class _ChunkViews:
+class ChunkViews:
     """Slices rows out of a chunk. Borders are read through memory views: twice as fast as numpy scalars."""
 
     __slots__ = (
@@ -147,6 +147,7 @@ class _ChunkViews:
         self.first_row_id = first_row_id
 
     def example(self, at: int) -> Example:
+        """Return one row; its arrays are parts of the chunk's."""
         ids, spans = self.id_borders, self.span_borders
         row: Example = {
             "input_ids": self.ids[ids[at] : ids[at + 1]],
@@ -163,7 +164,7 @@ class _ChunkViews:
         )
 
 
-def _piece(example: Example, start: int, end: int) -> Example:
+def cut_piece(example: Example, start: int, end: int) -> Example:
     """Cut a piece out of a row; spans are counted from the first token of the piece."""
     ids = example["input_ids"]
     if start == 0 and end == len(ids):

@@ -1,0 +1,229 @@
+"""A shard from any place on: raw rows, each with its place and the place to go on at."""
+
+import csv
+import json
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tunesmith.data.sources.columnar import rows_of_batch
+from tunesmith.data.sources.compression import damage_errors, find_file_type
+from tunesmith.data.sources.rows import read_file
+from tunesmith.data.sources.text_rows import check_column_names
+from tunesmith.data.streaming.shards import Shard, Unit, group_borders
+from tunesmith.errors import DataError
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class PlacedRow(NamedTuple):
+    """A raw row and where it stands in its file, in the unit of its shard."""
+
+    place: int
+    values: dict[str, Any]
+    next_place: int
+    """Where the row after it begins, or where nothing is left."""
+
+    number: int
+    """How many rows of the shard, of all shares, come before the next one."""
+
+
+class Position(NamedTuple):
+    """Where to go on in a shard."""
+
+    place: int
+    number: int = 0
+    """Rows of the shard before it, of all shares."""
+
+
+def read_shard(shard: Shard, position: Position | None = None) -> Iterator[PlacedRow]:
+    """Yield the rows of a shard, from its start or from a position that an earlier row gave.
+
+    Raises:
+        DataError: The file cannot be read, or a row is malformed; the message says where.
+    """
+    position = position or Position(shard.start)
+    rows = _guarded(shard, _READERS[shard.unit](shard, position.place))
+    for number, (place, values, next_place) in enumerate(rows, start=position.number):
+        if number % shard.num_shares == shard.share:
+            yield PlacedRow(place, values, next_place, number + 1)
+
+
+def describe_place(path: Path, unit: Unit, place: int) -> str:
+    """Return a place in words. For a text file its lines are counted, which reads it up to there.
+
+    Example:
+        `row 17` (counted from 1; of text, blank lines count too: `line 17`).
+    """
+    if unit in ("groups", "rows"):
+        return f"row {place + 1:,}"
+    lines, left = 1, place
+    with path.open("rb") as file:
+        while left and (block := file.read(min(left, 1 << 20))):
+            lines += block.count(b"\n")
+            left -= len(block)
+    return f"line {lines:,}"
+
+
+_Raw = Iterator[tuple[int, dict[str, Any], int]]
+
+
+def _read_lines(shard: Shard, place: int) -> _Raw:
+    parse = _parse_text if find_file_type(shard.file) == ".txt" else _parse_json
+    with shard.file.open("rb") as file:
+        _go_to_line(file, place)
+        place = file.tell()
+        for line in file:
+            if shard.end is not None and place >= shard.end:
+                return
+            after = place + len(line)
+            text = line.removeprefix(_BOM) if place == 0 else line
+            if text.strip():
+                yield place, parse(text, shard, place), after
+            place = after
+
+
+def _go_to_line(file: IO[bytes], place: int) -> None:
+    """Move to the first line that begins at a place or after it: a line that a border cuts is of the part before."""
+    if place:
+        file.seek(place - 1)
+        file.readline()
+
+
+def _parse_json(line: bytes, shard: Shard, place: int) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except UnicodeDecodeError as error:
+        raise _malformed(shard, place, f"not UTF-8 text: {error.reason}. Save it as UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise _malformed(shard, place, f"not valid JSON at column {error.pos + 1}: {error.msg}") from error
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, endless brackets
+        raise _malformed(shard, place, f"the JSON cannot be read: {error}") from error
+    if not isinstance(value, dict):
+        raise _malformed(shard, place, f"expected an object, found {type(value).__name__}")
+    return value
+
+
+def _parse_text(line: bytes, shard: Shard, place: int) -> dict[str, Any]:
+    try:
+        return {"text": line.decode("utf-8").rstrip("\r\n")}
+    except UnicodeDecodeError as error:
+        raise _malformed(shard, place, f"not UTF-8 text: {error.reason}. Save it as UTF-8") from error
+
+
+def _read_csv(shard: Shard, place: int) -> _Raw:
+    csv.field_size_limit(sys.maxsize)
+    with shard.file.open("rb") as file:
+        counted = _CountedLines(file)
+        reader = csv.reader(counted, strict=True)
+        header = next(reader, None)
+        if header is None:
+            return
+        check_column_names(header, shard.file)
+        if place:
+            counted.go_to(place)
+        while True:
+            start = counted.place
+            try:
+                fields = next(reader, None)
+            except csv.Error as error:
+                raise _malformed(shard, start, f"not valid CSV: {error}") from error
+            if fields is None:
+                return
+            if not fields:
+                continue
+            if len(fields) != len(header):
+                raise _malformed(shard, start, f"expected {len(header)} fields, found {len(fields)}")
+            yield start, dict(zip(header, fields, strict=True)), counted.place
+
+
+class _CountedLines(Iterator[str]):
+    """Lines of a file as text, and how many bytes were given out.
+
+    The reader of the standard library takes no more lines than a record needs, so the count is where the next begins.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.place = 0
+
+    def go_to(self, place: int) -> None:
+        """Continue at a place where a record begins."""
+        self._file.seek(place)
+        self.place = place
+
+    def __next__(self) -> str:
+        line = self._file.readline()
+        if not line:
+            raise StopIteration
+        text = line.removeprefix(_BOM) if self.place == 0 else line
+        self.place += len(line)
+        return text.decode("utf-8")
+
+
+def _read_groups(shard: Shard, place: int) -> _Raw:
+    read = _parquet_batches if find_file_type(shard.file) == ".parquet" else _arrow_batches
+    borders = group_borders(shard.file)
+    end = borders[-1] if shard.end is None else shard.end
+    if place >= end:
+        return
+    group = bisect_right(borders, place) - 1
+    number = borders[group]
+    for batch in read(shard.file, group):
+        if number + batch.num_rows > place:  # rows before the place are not turned into values of Python
+            first = max(0, place - number)
+            for row, values in enumerate(rows_of_batch(batch.slice(first)), start=number + first):
+                if row >= end:
+                    return
+                yield row, values, row + 1
+        number += batch.num_rows
+        if number >= end:
+            return
+
+
+def _parquet_batches(path: Path, first_group: int) -> Iterator[Any]:
+    with path.open("rb") as source, pq.ParquetFile(source) as file:
+        check_column_names(file.schema_arrow.names, path)
+        yield from file.iter_batches(batch_size=1000, row_groups=range(first_group, file.num_row_groups))
+
+
+def _arrow_batches(path: Path, first_group: int) -> Iterator[Any]:
+    with pa.memory_map(str(path)) as source:
+        reader = pa.ipc.open_file(source)
+        check_column_names(reader.schema.names, path)
+        for number in range(first_group, reader.num_record_batches):
+            yield reader.get_batch(number)
+
+
+def _read_counted(shard: Shard, place: int) -> _Raw:
+    for row in islice(read_file(shard.file), place, None):
+        yield row.row, row.values, row.row + 1
+
+
+_READERS: Mapping[Unit, Callable[[Shard, int], _Raw]] = {
+    "lines": _read_lines,
+    "groups": _read_groups,
+    "csv": _read_csv,
+    "rows": _read_counted,
+}
+
+
+def _guarded(shard: Shard, rows: _Raw) -> _Raw:
+    try:
+        yield from rows
+    except UnicodeDecodeError as error:
+        raise DataError(f"{shard.file}: not UTF-8 text: {error.reason}. Save it as UTF-8.") from error
+    except pa.ArrowException as error:
+        raise DataError(f"{shard.file}: not a readable file: {error}") from error
+    except damage_errors(shard.file) as error:
+        raise DataError(f"{shard.file} cannot be read: {error}") from error
+
+
+def _malformed(shard: Shard, place: int, message: str) -> DataError:
+    return DataError(f"{shard.file}: {describe_place(shard.file, shard.unit, place)}: {message}.")

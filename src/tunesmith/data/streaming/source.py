@@ -1,0 +1,154 @@
+"""All that is streamed in a run: data sets, their shards, and the stream of each consumer."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tunesmith.data.encoding import ChunkEncoder
+from tunesmith.data.sources import DatasetSpec
+from tunesmith.data.streaming.cursors import describe_place
+from tunesmith.data.streaming.mixing import MixedReader, Mixing
+from tunesmith.data.streaming.places import FIRST_FILE, split_row_id
+from tunesmith.data.streaming.shards import Shard, count_parts, cut_shards, deal, find_unit
+from tunesmith.data.streaming.shuffling import ShuffledRows
+from tunesmith.data.streaming.windows import ExampleStream, Item, WindowEncoder, pack_cut, pack_whole
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """How rows are streamed; a run goes on from a checkpoint with the same options only."""
+
+    seed: int
+    is_shuffled: bool
+    buffer_size: int
+    window_rows: int
+    """Raw rows that are encoded (and packed) together."""
+
+    mixing: Mixing
+    packing: str
+    """`none`, `whole` rows in a pack, or `cut` documents."""
+
+    capacity: int
+    """Tokens that a pack may hold."""
+
+    epochs: int | None
+    """Passes over the rows after which the stream ends; `None` for one without end."""
+
+
+@dataclass(frozen=True, eq=False)
+class StreamSource:
+    """The data sets of a stream. Travels to worker processes.
+
+    Args:
+        encoders: One per data set.
+        options: How they are streamed.
+    """
+
+    encoders: tuple[ChunkEncoder, ...]
+    options: StreamOptions
+
+    @property
+    def specs(self) -> list[DatasetSpec]:
+        """The data sets."""
+        return [encoder.spec for encoder in self.encoders]
+
+    def files(self) -> dict[int, tuple[DatasetSpec, Path]]:
+        """Return every file with its data set, by number."""
+        return dict(enumerate(((spec, file) for spec in self.specs for file in spec.files), start=FIRST_FILE))
+
+    def resolve_workers(self, wanted: int, num_processes: int) -> int:
+        """Return how many workers of each process can have rows of their own, with a notice when there are fewer.
+
+        Args:
+            wanted: Workers asked for; 0 reads in the process itself.
+            num_processes: Processes of the run.
+        """
+        parts = min(count_parts(spec) for spec in self.specs)
+        possible = max(1, parts // num_processes)
+        if wanted <= possible:
+            return wanted
+        fewest = min(self.specs, key=count_parts)
+        logger.warning(
+            "dataloader_num_workers is %d, but data set %s has only %d part%s to read apart from each other (text has "
+            "one per 64 KiB, Parquet and Arrow one per group of rows, other files one each): %d worker%s per process.",
+            wanted,
+            fewest.name,
+            parts,
+            "" if parts == 1 else "s",
+            possible,
+            "" if possible == 1 else "s",
+        )
+        return possible
+
+    def shards(self, num_consumers: int) -> list[list[Shard]]:
+        """Return the shards of each data set."""
+        found: list[list[Shard]] = []
+        first_file = FIRST_FILE
+        for spec in self.specs:
+            found.append(cut_shards(spec, first_file, num_consumers))
+            first_file += len(spec.files)
+        return found
+
+    def open(self, consumer: int, num_consumers: int) -> ExampleStream:
+        """Return the stream of one consumer, at its beginning."""
+        options = self.options
+        own = [deal(shards, consumer, num_consumers) for shards in self.shards(num_consumers)]
+        reader = MixedReader(own, options.mixing, seed=options.seed, consumer=consumer, is_shuffled=options.is_shuffled)
+        seed = (options.seed, consumer, 2) if options.is_shuffled else None
+        rows = ShuffledRows(reader, options.buffer_size, seed)
+        packs = {
+            "whole": partial(pack_whole, capacity=options.capacity),
+            "cut": partial(pack_cut, capacity=options.capacity),
+        }
+        return ExampleStream(
+            rows,
+            WindowEncoder(self.encoders),
+            packs.get(options.packing),
+            window_rows=options.window_rows,
+            num_sets=len(self.encoders),
+            epochs=options.epochs,
+        )
+
+    def fingerprint(self, num_consumers: int) -> dict[str, Any]:
+        """Return what has to be the same for a place in a stream to mean the same, as JSON values."""
+        options = self.options
+        return {
+            "consumers": num_consumers,
+            "files": [[file.name, file.stat().st_size] for _, file in self.files().values()],
+            "seed": options.seed,
+            "is_shuffled": options.is_shuffled,
+            "buffer_size": options.buffer_size,
+            "window_rows": options.window_rows,
+            "mixing": [options.mixing.strategy, *options.mixing.probabilities],
+            "packing": options.packing,
+        }
+
+    def describe_row(self, row_id: int) -> str:
+        """Return where a row comes from: `data set chats, file chats.jsonl, line 17`."""
+        number, place = split_row_id(row_id)
+        if number not in self.files():
+            raise KeyError(f"no example was made of row {row_id}")
+        spec, file = self.files()[number]
+        return f"data set {spec.name}, file {file}, {describe_place(file, find_unit(file), place)}"
+
+    def peek(self, count: int) -> list[Item]:
+        """Return the first items of the first consumer of one, for a look."""
+        stream = self.open(0, 1)
+        found = []
+        while len(found) < count and (item := stream.next_item()) is not None:
+            found.append(item)
+        return found
+
+
+def differences(fingerprint: Mapping[str, Any], recorded: Mapping[str, Any]) -> Sequence[str]:
+    """Return one line per part of a fingerprint that is not as recorded."""
+    return [
+        f"{name} was {recorded.get(name)!r} and is {value!r}"
+        for name, value in fingerprint.items()
+        if recorded.get(name) != value
+    ]

@@ -1,0 +1,78 @@
+import pytest
+
+from tests.unit.data.streaming.files import KINDS, rows_of, text_spec, write_file
+from tunesmith.data.streaming.cursors import Position, describe_place, read_shard
+from tunesmith.data.streaming.shards import Shard, cut_shards, find_unit
+from tunesmith.errors import DataError
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("num_shares", [1, 3])
+def test_reading_goes_on_behind_any_row(tmp_path, kind, num_shares):
+    path = write_file(tmp_path / f"a{kind}", rows_of(14), kind=kind)
+    for shard in cut_shards(text_spec(path), 0, num_shares):
+        rows = list(read_shard(shard))
+        assert len(rows) >= 2
+        for number, row in enumerate(rows):
+            rest = list(read_shard(shard, Position(row.next_place, row.number)))
+            assert rest == rows[number + 1 :]
+
+
+@pytest.mark.parametrize("kind", [".csv", ".jsonl", ".txt"])
+def test_a_byte_order_mark_blank_lines_and_other_line_ends_change_nothing(tmp_path, kind):
+    plain = write_file(tmp_path / f"a{kind}", rows_of(5), kind=kind).read_bytes()
+    (tmp_path / f"b{kind}").write_bytes(b"\xef\xbb\xbf" + plain.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n\r\n"))
+    texts = []
+    for name in ("a", "b"):
+        (shard,) = cut_shards(text_spec(tmp_path / f"{name}{kind}"), 0, 1)
+        rows = list(read_shard(shard))
+        texts.append([row.values["text"] for row in rows])
+        assert [list(read_shard(shard, Position(row.next_place, row.number))) for row in rows[-1:]] == [[]]
+    assert texts[0] == texts[1]
+
+
+def test_a_record_over_several_lines_is_one_row(tmp_path):
+    path = write_file(tmp_path / "a.csv", [{"text": "one\ntwo"}, {"text": "three"}], kind=".csv")
+    (shard,) = cut_shards(text_spec(path), 0, 1)
+    first, second = read_shard(shard)
+    assert first.values == {"text": "one\ntwo"}
+    assert list(read_shard(shard, Position(first.next_place, 1))) == [second]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", b'{"text": "a"}\n\n{"text": \n', r"a\.jsonl: line 3: not valid JSON at column"),
+        ("a.jsonl", b'{"text": "a"}\n[1]\n', r"a\.jsonl: line 2: expected an object, found list"),
+        ("a.jsonl", b'{"text": "a"}\n{"text": "\xff"}\n', r"a\.jsonl: line 2: not UTF-8 text"),
+        ("a.jsonl", b"[" * 100_000, r"a\.jsonl: line 1: "),
+        ("a.txt", b"a\n\xff\n", r"a\.txt: line 2: not UTF-8 text"),
+        ("a.csv", b"text,more\na,b\nc\n", r"a\.csv: line 3: expected 2 fields, found 1"),
+        ("a.csv", b'text\n"a"b\n', r"a\.csv: line 2: not valid CSV"),
+        ("a.csv", b"text\n\xff\n", r"a\.csv: not UTF-8 text"),
+    ],
+)
+def test_a_malformed_row_is_named_with_its_line(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        list(read_shard(Shard(tmp_path / name, 0, find_unit(tmp_path / name))))
+
+
+def test_files_without_rows_give_none(tmp_path):
+    for kind in (".csv", ".jsonl", ".txt"):
+        (tmp_path / f"a{kind}").touch()
+        (shard,) = cut_shards(text_spec(tmp_path / f"a{kind}"), 0, 1)
+        assert list(read_shard(shard)) == []
+
+
+def test_a_place_is_described_as_a_line_or_as_a_row(tmp_path):
+    path = write_file(tmp_path / "a.jsonl", rows_of(9), kind=".jsonl")
+    (shard,) = cut_shards(text_spec(path), 0, 1)
+    places = [row.place for row in read_shard(shard)]
+    assert [describe_place(path, "lines", place) for place in places[::4]] == ["line 1", "line 5", "line 9"]
+    assert describe_place(path, "groups", 1234) == "row 1,235"
+
+
+def test_a_file_that_goes_away_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"gone\.jsonl cannot be read"):
+        list(read_shard(Shard(tmp_path / "gone.jsonl", 0, "lines")))

@@ -1,0 +1,130 @@
+import json
+from itertools import islice
+
+import pytest
+
+from tests.unit.data.streaming.files import rows_of, text_spec, write_file
+from tests.unit.data.streaming.sources import text_source
+from tunesmith.data.collators import build_collator
+from tunesmith.data.streaming.loader import StreamLoader
+from tunesmith.errors import CheckpointError
+from tunesmith.runtime.ranks import Ranks
+
+COLLATE = build_collator("padded", pad_token_id=417)
+
+
+@pytest.fixture
+def spec(tmp_path):
+    return text_spec(*[write_file(tmp_path / f"{name}.jsonl", rows_of(9), kind=".jsonl") for name in "abcd"])
+
+
+def loader_of(source, *, ranks=None, num_workers=0, batch_size=2, **options):
+    return StreamLoader(
+        source, COLLATE, batch_size=batch_size, ranks=ranks or Ranks(), num_workers=num_workers, **options
+    )
+
+
+def take(loader, count):
+    taken = []
+    for batch in islice(loader, count):
+        loader.advance(batch)
+        taken.append((batch["row_ids"].tolist(), batch["input_ids"].tolist()))
+    return taken
+
+
+def is_filler(batch):
+    return batch["stream_place"].is_filler
+
+
+@pytest.mark.parametrize("packing", ["none", "whole", "cut"])
+@pytest.mark.parametrize("stop", [0, 1, 5, 17, 30])
+def test_going_on_gives_the_very_next_batch(spec, packing, stop):
+    source = text_source(spec, packing=packing)
+    whole = take(loader_of(source), 40)
+    loader = loader_of(source)
+    take(loader, stop)
+    saved = json.loads(json.dumps(loader.state()))
+    other = loader_of(source)
+    other.load(saved)
+    assert take(other, 40 - stop) == whole[stop:]
+
+
+@pytest.mark.processes
+def test_workers_take_turns_and_go_on_where_they_were(spec):
+    source = text_source(spec)
+    whole = take(loader_of(source, num_workers=2), 12)
+    loader = loader_of(source, num_workers=2)
+    take(loader, 5)
+    other = loader_of(source, num_workers=2)
+    other.load(json.loads(json.dumps(loader.state())))
+    assert take(other, 7) == whole[5:]
+
+
+def test_processes_read_disjoint_rows(spec):
+    source = text_source(spec, epochs=1)
+    seen = []
+    for rank in range(2):
+        loader = loader_of(source, ranks=Ranks(rank, rank, 2, 2))
+        for batch in loader:
+            if is_filler(batch):
+                break
+            seen += batch["row_ids"].tolist()
+    assert len(seen) == len(set(seen)) == 36
+
+
+def test_a_stream_that_ends_gives_fillers_without_labels(spec):
+    loader = loader_of(text_source(spec, epochs=1), batch_size=5)
+    batches = list(islice(loader, 10))
+    assert [loader.advance(batch) for batch in batches] == [True] * 8 + [False] * 2
+    assert [len(batch["row_ids"]) for batch in batches[:8]] == [5] * 7 + [1]
+    assert [is_filler(batch) for batch in batches] == [False] * 8 + [True] * 2
+    assert (batches[-1]["labels"] == -100).all()
+    assert loader.progress == 1
+
+
+def test_the_last_rows_can_be_left_out(spec):
+    batches = islice(loader_of(text_source(spec, epochs=1), batch_size=5, drop_last=True), 9)
+    assert [is_filler(batch) for batch in batches] == [False] * 7 + [True] * 2
+
+
+def test_packed_fillers_are_packed(spec):
+    loader = loader_of(text_source(spec, packing="cut", epochs=1), batch_size=5)
+    filler = next(batch for batch in loader if is_filler(batch))
+    assert "position_ids" in filler
+
+
+def test_what_became_of_the_rows_is_known_while_it_goes(spec):
+    loader = loader_of(text_source(spec))
+    take(loader, 3)
+    assert loader.tallies[0].read >= 4
+    other = loader_of(text_source(spec))
+    other.load(loader.state())
+    assert other.tallies == loader.tallies
+
+
+def test_another_stream_is_refused_with_the_differences(spec):
+    state = loader_of(text_source(spec)).state()
+    with pytest.raises(CheckpointError, match=r"buffer_size was 10 and is 11"):
+        loader_of(text_source(spec, buffer_size=11)).load(state)
+    with pytest.raises(CheckpointError, match=r"consumers was 1 and is 2"):
+        loader_of(text_source(spec), ranks=Ranks(0, 0, 2, 2)).load(state)
+    with spec.files[0].open("a") as file:
+        file.write('{"text": "more"}\n')
+    with pytest.raises(CheckpointError, match=r"files was .* and is "):
+        loader_of(text_source(spec)).load(state)
+
+
+def test_there_are_no_more_workers_than_parts_to_read(spec, caplog):
+    assert text_source(spec).resolve_workers(9, 2) == 2
+    assert "only 4 parts to read apart from each other" in caplog.text
+    caplog.clear()
+    assert text_source(spec).resolve_workers(2, 2) == 2
+    assert text_source(spec).resolve_workers(0, 99) == 0
+    assert not caplog.text
+
+
+def test_what_was_fetched_and_not_used_comes_again(spec):
+    loader = loader_of(text_source(spec))
+    first = take(loader, 2)
+    list(islice(loader, 7))
+    assert first + take(loader, 3) == take(loader_of(text_source(spec)), 5)
