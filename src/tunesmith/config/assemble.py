@@ -13,6 +13,7 @@ _SYNONYMS: tuple[tuple[str, str, object], ...] = (
     ("disable_shuffling", "train_sampling_strategy", "sequential"),
     ("group_by_length", "train_sampling_strategy", "group_by_length"),
     ("neat_packing", "packing", True),
+    ("pissa_init", "init_lora_weights", "pissa"),
 )
 """A switch that is on, the setting it is another name for, and the value it gives that one."""
 

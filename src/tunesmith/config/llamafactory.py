@@ -21,14 +21,12 @@ _SWITCHES_BY_FEATURE: Mapping[str, str] = {
     "streaming": "data_shared_file_system",
     "evaluation of each data set apart": "eval_on_each_dataset",
     "reasoning templates": "preserve_thinking",
-    "PiSSA": "pissa_init pissa_convert",
     "PPO": "ppo_score_norm ppo_whiten_rewards",
     "GaLore": "use_galore galore_layerwise",
     "APOLLO": "use_apollo apollo_layerwise apollo_scale_front",
     "BAdam": "use_badam",
     "other optimizers": "use_adam_mini use_muon",
     "SwanLab beyond `report_to: swanlab`": "use_swanlab",
-    "LLaMA Pro": "use_llama_pro",
     "other loss functions": "use_dft_loss use_asft_loss use_eaft_loss",
     "Megatron and HyperParallel": "use_mca use_megatron_bridge use_hyper_parallel sequence_parallel"
     " use_packed_sequences export_hf_on_finish",
@@ -72,8 +70,7 @@ _VALUES_BY_FEATURE: Mapping[str, str] = {
     "tool formats of their own": "tool_format",
     "reasoning templates": "enable_thinking",
     "prepared data in a named folder (the cache is keyed by content here)": "tokenized_path",
-    "PiSSA": "pissa_iter",
-    "OFT": "module_dropout oft_rank oft_block_size oft_target",
+    "targets of their own for OFT (`lora_target` decides)": "oft_target",
     "preference training": "pref_beta pref_ftx pref_bco_weight pref_loss dpo_label_smoothing simpo_gamma ld_alpha"
     " ref_model ref_model_adapters ref_model_quantization_bit",
     "KTO": "kto_chosen_weight kto_rejected_weight",
@@ -131,6 +128,8 @@ _HARMLESS: Mapping[str, tuple[object, ...]] = {
     "dataloader_in_order": (True,),
     "skip_memory_metrics": (True,),
     "save_safetensors": (True,),
+    "pissa_convert": (True, False),
+    "oft_target": ("all",),
     "mix_strategy": ("concat",),
     "include_num_input_tokens_seen": (False, "no"),
     "debug": ("",),
@@ -188,6 +187,9 @@ _RENAMED: Mapping[str, str] = {
     "hf_token": "hf_hub_token",
     "token": "hf_hub_token",
     "tuning_type": "finetuning_type",
+    "rank_pattern": "lora_rank_pattern",
+    "alpha_pattern": "lora_alpha_pattern",
+    "peft_config": "adapter_options",
     "torch_dtype": "bf16",
     "dtype": "bf16",
     "revision": "model_revision",
@@ -196,7 +198,6 @@ _RENAMED: Mapping[str, str] = {
 
 _LATER_VALUES: Mapping[str, str] = {
     "stage": "rm ppo dpo kto grpo orpo",
-    "finetuning_type": "oft",
     "quantization_method": "gptq awq aqlm quanto mxfp4 fp8",
     "optim": "adamw_torch_xla adamw_torch_npu_fused adamw_anyprecision galore_adamw galore_adamw_8bit galore_adafactor"
     " galore_adamw_layerwise galore_adamw_8bit_layerwise galore_adafactor_layerwise lomo adalomo apollo_adamw"
@@ -204,7 +205,7 @@ _LATER_VALUES: Mapping[str, str] = {
 }
 """Values of supported settings that are known and cannot be used yet."""
 
-_CONSTANT_KEYS = frozenset(_HARMLESS) - {"mix_strategy", "include_num_input_tokens_seen", "debug"}
+_CONSTANT_KEYS = frozenset(_HARMLESS) - {"mix_strategy", "include_num_input_tokens_seen", "debug", "oft_target"}
 
 
 @dataclass(frozen=True, slots=True)

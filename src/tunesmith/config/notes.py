@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunesmith.config.optimizers import ADAM_SETTINGS, OPTIMIZER_INPUTS
+from tunesmith.config.peft_methods import PEFT_METHODS
 
 if TYPE_CHECKING:
     from tunesmith.config.run_config import RunConfig
@@ -23,8 +24,9 @@ _DRAWING = ("do_sample", "temperature", "top_p", "top_k")
 _GENERATION = (*_DRAWING, "num_beams", "length_penalty", "max_length", "max_new_tokens", "repetition_penalty",
                "skip_special_tokens")  # fmt: skip
 _EXPORT = ("export_dir", "export_size", "export_device")
-_ADAPTER_SHAPE = ("lora_rank", "lora_alpha", "lora_dropout", "lora_target", "additional_target", "use_rslora",
-                  "use_dora")  # fmt: skip
+_ADAPTER_SHAPE = ("lora_rank", "lora_alpha", "lora_dropout", "lora_rank_pattern", "lora_alpha_pattern", "lora_target",
+                  "additional_target", "use_rslora", "use_dora", "init_lora_weights", "pissa_init", "pissa_iter",
+                  "adapter_options", "oft_rank", "oft_block_size", "module_dropout")  # fmt: skip
 
 Unused = tuple[Sequence[str], str]
 """Settings and why they are not used; those of them that nobody wrote are left out of the note."""
@@ -159,7 +161,7 @@ def _without_quantization(config: "RunConfig") -> Iterator[Unused]:
 
 def _with_an_old_adapter(config: "RunConfig") -> Iterator[Unused]:
     adapter = config.adapter
-    if adapter.finetuning_type == "lora" and adapter.adapter_name_or_path and not adapter.create_new_adapter:
+    if adapter.finetuning_type in PEFT_METHODS and adapter.adapter_name_or_path and not adapter.create_new_adapter:
         yield _ADAPTER_SHAPE, f"training goes on with {adapter.adapter_name_or_path[-1]}, which has a shape of its own"
 
 

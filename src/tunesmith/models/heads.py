@@ -104,7 +104,8 @@ def run_body(model: nn.Module, head: LanguageHead, inputs: Mapping[str, Any]) ->
     """
     with HiddenStates(head) as states:
         output = model(**inputs, logits_to_keep=1)
-    return BodyOutput(hidden=states.last, output=output)
+    # A learnt prompt stands in front of the text and leaves hidden states of its own there.
+    return BodyOutput(hidden=states.last[:, -inputs["input_ids"].shape[1] :], output=output)
 
 
 def find_base_model(model: nn.Module) -> PreTrainedModel:

@@ -18,6 +18,7 @@ from transformers import (
 
 from tunesmith.config import RunConfig
 from tunesmith.config.model import ModelConfig
+from tunesmith.config.peft_methods import PEFT_METHODS
 from tunesmith.errors import ModelError
 from tunesmith.models.adapters import apply_adapters
 from tunesmith.models.attention import AttentionChoice, resolve_attention
@@ -290,8 +291,12 @@ def _fit_vocabulary(
 
 def _load_dtype(config: RunConfig, precision: Precision, is_trainable: bool) -> torch.dtype:
     """Return the type to load weights in: weights that become trained must not pass through a smaller one."""
+    adapter = config.adapter
+    # Some methods keep the trained weights of norms and tokens as copies of the base's.
+    method = PEFT_METHODS.get(adapter.finetuning_type)
     trains_rows = bool(read_new_tokens(config.model).all) or config.model.resize_vocab
-    trains_base = config.adapter.finetuning_type != "lora" or bool(config.adapter.additional_target) or trains_rows
+    trains_copies = method is None or method.place in {"norms", "embeddings"} or bool(adapter.additional_target)
+    trains_base = trains_copies or trains_rows
     return precision.trained_dtype if is_trainable and trains_base else precision.frozen_dtype
 
 

@@ -47,7 +47,8 @@ class NextTokenObjective:
             output, loss = run.output, self._head_loss(run.hidden, found, is_training=model.training)
         else:
             output = model(**inputs)
-            loss = self._whole_logits_loss(output.logits, found, is_training=model.training)
+            own = output.logits[:, -inputs["input_ids"].shape[1] :]  # a learnt prompt stands in front of the text
+            loss = self._whole_logits_loss(own, found, is_training=model.training)
         items = torch.tensor(found.labels.numel(), device=found.labels.device)
         total = loss.total + self._router_loss(output, items) if model.training else loss.total
         return LossSum(total, items, {} if loss.correct is None else {"correct": loss.correct})

@@ -117,7 +117,7 @@ def assemble_trainer(parts: RunParts, point: ResumePoint | None) -> AssembledTra
         ranks=parts.ranks,
         train_dataset=parts.data.train,
         eval_dataset=parts.data.evals.get(EVAL_NAME),
-        data_collator=_build_collator(parts),
+        data_collator=build_run_collator(parts),
         processing_class=parts.tokenizer,
     )
     interruption = Interruption(_agreement(trainer))
@@ -160,7 +160,8 @@ def _lora_plus(config: RunConfig) -> LoraPlusRates | None:
     return LoraPlusRates(adapter.loraplus_lr_ratio, adapter.loraplus_lr_embedding)
 
 
-def _build_collator(parts: RunParts) -> Collator:
+def build_run_collator(parts: RunParts) -> Collator:
+    """Return what makes batches of the run's rows, in its layout."""
     pad = parts.tokenizer.pad_token_id
     assert pad is not None, "load_tokenizer sets a pad token"
     learns_padding = not parts.config.data.ignore_pad_token_for_loss

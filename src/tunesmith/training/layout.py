@@ -1,6 +1,7 @@
 """How the rows of a micro-batch are laid out: end to end without padding, or side by side with it."""
 
 from tunesmith.config import RunConfig
+from tunesmith.config.peft_methods import PEFT_METHODS
 from tunesmith.data.batches import BatchLayout
 from tunesmith.data.pipeline import is_packed
 from tunesmith.errors import ConfigError
@@ -16,6 +17,9 @@ def resolve_layout(config: RunConfig, attention: AttentionChoice) -> BatchLayout
             compiling would stop at it.
     """
     asked, compiles = config.loading.padding_free, config.training.torch_compile
+    method = PEFT_METHODS.get(config.adapter.finetuning_type)
+    if method is not None and method.is_prompt:  # a learnt prompt stands in front of each row
+        return "padded"
     if asked is True and not attention.supports_flat:
         another = "" if config.model.flash_attn == "auto" else "flash_attn: auto, or "  # auto is the best there is
         raise ConfigError(

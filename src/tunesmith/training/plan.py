@@ -51,7 +51,7 @@ def _notes(parts: RunParts) -> Iterator[str]:
 
 def _tuning(parts: RunParts) -> str:
     adapter = parts.config.adapter
-    kind: str = adapter.finetuning_type
+    kind: str = adapter.finetuning_type.replace("_", " ")
     if kind == "lora":
         kind = f"lora rank {adapter.lora_rank} on {','.join(adapter.lora_target)}"
     return f"stage {parts.config.objective.stage}, {kind}"

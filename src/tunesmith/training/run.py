@@ -15,6 +15,7 @@ from tunesmith.data import PreparedData, prepare_data
 from tunesmith.data.chat import resolve_template
 from tunesmith.inference.load import load_run_tokenizer
 from tunesmith.models import load_model, resolve_attention, resolve_device, resolve_head, resolve_precision
+from tunesmith.models.adapters import check_adapter_options
 from tunesmith.models.load import load_base_config
 from tunesmith.objectives import build_objective
 from tunesmith.runtime.files import check_writable
@@ -24,6 +25,7 @@ from tunesmith.runtime.ranks import Ranks, current_ranks
 from tunesmith.training.arguments import build_training_arguments
 from tunesmith.training.assembly import AssembledTrainer, RunParts, assemble_trainer
 from tunesmith.training.callbacks.custom import find_callbacks
+from tunesmith.training.first_weights import begin_adapter
 from tunesmith.training.layout import resolve_layout
 from tunesmith.training.lineage import check_same_run
 from tunesmith.training.plan import render_plan
@@ -66,6 +68,8 @@ def _run(config: RunConfig) -> TrainingResult:
     if point is not None:
         check_same_run(config, point.manifest.settings, point.path)
     parts = prepare_parts(config)
+    if point is None and parts.trains:
+        begin_adapter(parts)
     assembled = assemble_trainer(parts, point)
     plan = render_plan(parts, point)
     logger.info("%s", plan)
@@ -91,6 +95,7 @@ def train(config: RunConfig) -> TrainingResult:
 def prepare_parts(config: RunConfig) -> RunParts:
     """Load and prepare everything that a run needs; what is found wrong fastest comes first: data before the model."""
     find_callbacks(config.training.callbacks)
+    check_adapter_options(config.adapter)
     ranks = current_ranks()
     transformers_logging.disable_progress_bar()
     device = resolve_device(use_cpu=config.training.use_cpu, ranks=ranks)

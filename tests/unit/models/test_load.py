@@ -217,7 +217,7 @@ def test_an_adapter_that_goes_on_on_another_base_is_saved_as_one_of_it(run_confi
     load(run_config(model_name_or_path=str(model_folder))).model.save_pretrained(first)
     other = shutil.copytree(model_folder, tmp_path / "other-llama")
     loaded = load(run_config(model_name_or_path=str(other), adapter_name_or_path=[str(first)]))
-    assert f"the adapter {first} was trained on {model_folder}, and is put on {other}" in loaded.notes
+    assert not any("was trained" in note for note in loaded.notes)  # another name, but the same weights
     loaded.model.save_pretrained(second)
     assert load(run_config(model_name_or_path=str(second))).model.get_base_model().name_or_path == str(other)
 

@@ -2,35 +2,182 @@
 
 from collections.abc import Iterator
 
+from tunesmith.config.peft_methods import MOVES_WEIGHTS, PEFT_METHODS
 from tunesmith.config.rules.registry import Finding, Question, rule
 
 _LORA_ONLY = (
     "lora_rank",
     "lora_alpha",
     "lora_dropout",
-    "lora_target",
-    "additional_target",
+    "lora_rank_pattern",
+    "lora_alpha_pattern",
     "use_rslora",
     "use_dora",
+    "init_lora_weights",
+    "pissa_init",
+    "pissa_iter",
     "loraplus_lr_ratio",
     "loraplus_lr_embedding",
-    "create_new_adapter",
 )
-_FREEZE_ONLY = ("freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules")
+_ADAPTER_ONLY = ("lora_target", "additional_target", "create_new_adapter", "adapter_options")
+_FREEZE_ONLY = (
+    "freeze_trainable_layers",
+    "freeze_trainable_modules",
+    "freeze_extra_modules",
+    "use_llama_pro",
+    "llama_pro_new_blocks",
+)
+_WITHOUT_REFERENCE = ("pt", "sft", "rm")
+"""Stages that never ask the model without its adapter."""
+
+_OFT_ONLY = ("oft_rank", "oft_block_size", "module_dropout")
 
 
 @rule()
 def lora_settings_need_lora(question: Question) -> Iterator[Finding]:
-    """Settings of an adapter have no effect when none is trained."""
+    """Settings of an adapter have no effect when none is trained, nor those of LoRA with another method."""
     kind = question.config.adapter.finetuning_type
-    for key in _LORA_ONLY:
-        changes = question.config.value(key) not in (None, False, ())
-        if kind != "lora" and changes and question.is_set(key):
+    for key in (*_LORA_ONLY, *_ADAPTER_ONLY):
+        if not question.is_set(key) or question.config.value(key) in (None, False, (), {}, "default"):
+            continue
+        if kind in PEFT_METHODS and (kind == "lora" or key in _ADAPTER_ONLY):
+            continue
+        where = "; remove it or set `finetuning_type: lora`."
+        if kind in PEFT_METHODS:
+            where = "; put what this method has of the kind into `adapter_options`, or set `finetuning_type: lora`."
+        yield Finding(
+            (key, "finetuning_type"),
+            f"{question.cite(key)} has no effect with {question.cite('finetuning_type')}{where}",
+        )
+
+
+@rule()
+def oft_settings_need_oft(question: Question) -> Iterator[Finding]:
+    """Settings of rotations have no effect with other methods, and exactly one of two gives their size."""
+    adapter = question.config.adapter
+    if adapter.finetuning_type != "oft":
+        for key in _OFT_ONLY:
+            if question.is_set(key):
+                yield Finding(
+                    (key, "finetuning_type"),
+                    f"{question.cite(key)} has no effect with {question.cite('finetuning_type')}; "
+                    "remove it or set `finetuning_type: oft`.",
+                )
+    elif bool(adapter.oft_rank) == bool(adapter.oft_block_size):
+        yield Finding(
+            ("oft_rank", "oft_block_size"),
+            f"{question.cite('oft_rank')} and {question.cite('oft_block_size')}: one of the two gives the size of the "
+            "rotations and the other follows from it; set the other to 0.",
+        )
+
+
+@rule()
+def method_gets_what_it_needs(question: Question) -> Iterator[Finding]:
+    """Some methods have no usable defaults, and some have no choice of modules."""
+    adapter = question.config.adapter
+    method = PEFT_METHODS.get(adapter.finetuning_type)
+    if method is None or (adapter.adapter_name_or_path and not adapter.create_new_adapter):
+        return
+    for option in method.needs:
+        if option not in adapter.adapter_options:
+            yield Finding(
+                ("finetuning_type", "adapter_options"),
+                f"{question.cite('finetuning_type')} needs `{option}`; set it in `adapter_options`.",
+            )
+    if method.place == "none" and question.is_set("lora_target"):
+        yield Finding(
+            ("lora_target", "finetuning_type"),
+            f"{question.cite('lora_target')} has no effect with {question.cite('finetuning_type')}, which changes no "
+            "modules; remove it.",
+        )
+
+
+@rule()
+def prompts_need_rows_apart(question: Question) -> Iterator[Finding]:
+    """Learnt prompts stand in front of a row, so every sample needs a row of its own."""
+    config = question.config
+    method = PEFT_METHODS.get(config.adapter.finetuning_type)
+    if method is None or not method.is_prompt:
+        return
+    for key, asks in (("packing", config.packs), ("padding_free", config.loading.padding_free is True)):
+        if asks:
             yield Finding(
                 (key, "finetuning_type"),
-                f"{question.cite(key)} has no effect with {question.cite('finetuning_type')}; "
-                "remove it or set `finetuning_type: lora`.",
+                f"{question.cite(key)} cannot be combined with {question.cite('finetuning_type')}: what is learnt "
+                f"stands in front of a row, and rows with several samples have one beginning; set `{key}: false`.",
             )
+
+
+@rule()
+def first_weights_are_said_once(question: Question) -> Iterator[Finding]:
+    """`pissa_init` is another name for one of the values of `init_lora_weights`."""
+    adapter = question.config.adapter
+    if adapter.pissa_init and adapter.init_lora_weights != "pissa":
+        yield Finding(
+            ("pissa_init", "init_lora_weights"),
+            f"`pissa_init: true` contradicts {question.cite('init_lora_weights')}; keep one of them.",
+        )
+    if question.is_set("pissa_iter") and adapter.init_lora_weights != "pissa":
+        yield Finding(("pissa_iter",), "`pissa_iter` has no effect without `pissa_init: true`; set both or remove it.")
+
+
+@rule()
+def first_weights_suit_the_rest(question: Question) -> Iterator[Finding]:
+    """Ways to begin that change the frozen weights cannot be combined with what needs these as they were."""
+    config = question.config
+    begin, cited = config.adapter.init_lora_weights, question.cite("init_lora_weights")
+    bits = config.quantization.quantization_bit
+    if begin == "loftq" and bits != 4:
+        yield Finding(
+            ("init_lora_weights", "quantization_bit"),
+            f"{cited} makes up for what weights lose in 4 bits, and this run has none; set `quantization_bit: 4`.",
+        )
+    if begin not in MOVES_WEIGHTS:
+        return
+    if bits is not None:
+        yield Finding(
+            ("init_lora_weights", "quantization_bit"),
+            f"{cited} takes a part out of the frozen weights, which cannot be done to quantised ones; remove "
+            "`quantization_bit`, or set `init_lora_weights: loftq`.",
+        )
+    if config.adapter.use_dora:
+        yield Finding(
+            ("init_lora_weights", "use_dora"),
+            f"{cited} cannot be combined with `use_dora: true`: magnitudes would be those of the changed weights.",
+        )
+    if config.objective.stage not in _WITHOUT_REFERENCE:
+        yield Finding(
+            ("init_lora_weights", "stage"),
+            f"{cited} cannot be combined with {question.cite('stage')}: the model without its adapter is the "
+            "reference there, and this takes a part out of it; set `init_lora_weights: default`.",
+        )
+
+
+@rule()
+def llama_pro_settings_belong_together(question: Question) -> Iterator[Finding]:
+    """New blocks are those of LLaMA Pro, and they are what it trains."""
+    adapter = question.config.adapter
+    if adapter.llama_pro_new_blocks and not adapter.use_llama_pro:
+        yield Finding(
+            ("llama_pro_new_blocks",), "`llama_pro_new_blocks` has no effect without `use_llama_pro: true`; set both."
+        )
+    if not adapter.use_llama_pro:
+        return
+    number = adapter.freeze_trainable_layers
+    if number < 1:
+        yield Finding(
+            ("freeze_trainable_layers", "use_llama_pro"),
+            f"{question.cite('freeze_trainable_layers')} cannot be combined with `use_llama_pro: true`, which spreads "
+            "that many trained blocks over the model; give 1 or more.",
+        )
+    elif adapter.llama_pro_new_blocks and adapter.llama_pro_new_blocks != number:
+        is_written = question.is_set("freeze_trainable_layers")
+        yield Finding(
+            ("llama_pro_new_blocks", "freeze_trainable_layers"),
+            f"{question.cite('llama_pro_new_blocks')} and {question.cite('freeze_trainable_layers')}"
+            f"{'' if is_written else ' (the default)'}: the new blocks are the ones that are trained; give both the "
+            "same number.",
+        )
 
 
 @rule()
@@ -38,7 +185,8 @@ def new_adapter_has_a_target(question: Question) -> Iterator[Finding]:
     """An adapter on nothing trains nothing."""
     adapter = question.config.adapter
     goes_on = adapter.adapter_name_or_path and not adapter.create_new_adapter
-    if adapter.finetuning_type == "lora" and not adapter.lora_target and not goes_on:
+    method = PEFT_METHODS.get(adapter.finetuning_type)
+    if method is not None and method.place != "none" and not adapter.lora_target and not goes_on:
         yield Finding(
             ("lora_target",),
             "`lora_target` is empty, so no module would get an adapter; name modules such as q_proj, or set "
@@ -77,9 +225,9 @@ def freeze_trains_some_layer(question: Question) -> Iterator[Finding]:
 
 @rule()
 def adapters_need_lora(question: Question) -> Iterator[Finding]:
-    """A LoRA adapter cannot be continued by training whole weights."""
+    """An adapter cannot be continued by training whole weights."""
     adapter = question.config.adapter
-    if adapter.adapter_name_or_path and adapter.finetuning_type != "lora":
+    if adapter.adapter_name_or_path and adapter.finetuning_type not in PEFT_METHODS:
         yield Finding(
             ("adapter_name_or_path", "finetuning_type"),
             f"`adapter_name_or_path` is set with {question.cite('finetuning_type')}; adapters go on only with "
@@ -91,7 +239,7 @@ def adapters_need_lora(question: Question) -> Iterator[Finding]:
 def new_adapter_needs_an_old_one(question: Question) -> Iterator[Finding]:
     """Without adapters to merge, every adapter is new."""
     adapter = question.config.adapter
-    if adapter.create_new_adapter and adapter.finetuning_type == "lora" and not adapter.adapter_name_or_path:
+    if adapter.create_new_adapter and adapter.finetuning_type in PEFT_METHODS and not adapter.adapter_name_or_path:
         yield Finding(
             ("create_new_adapter",),
             "`create_new_adapter: true` merges the adapters of `adapter_name_or_path`, which is empty; "

@@ -1,7 +1,8 @@
 """From a loaded model to one whose trained part is chosen."""
 
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from peft import PeftModel
@@ -9,15 +10,20 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from tunesmith.config import AdapterConfig
+from tunesmith.config.peft_methods import PEFT_METHODS
 from tunesmith.errors import ModelError
+from tunesmith.models.adapters.build import add_adapter
 from tunesmith.models.adapters.freeze import apply_freeze
 from tunesmith.models.adapters.lora import (
-    add_lora,
     attach_adapter,
     continue_adapter,
     find_foreign_base,
+    find_merge_obstacle,
     merge_adapters,
 )
+from tunesmith.models.adapters.record import BaseRecord
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,7 @@ def apply_adapters(
     """Merge or continue saved adapters, then choose what is trained.
 
     In training the last saved adapter is continued and the ones before are merged, unless `create_new_adapter` merges
-    all and begins a new one. A model that is only run gets all of them merged.
+    all and begins a new one. A model that is only run gets all of them merged, but for learnt prompts.
 
     Args:
         model: The base model.
@@ -51,33 +57,30 @@ def apply_adapters(
         is_compressed: Whether the weights are quantised. Nothing can be merged into them then, and a model that is
             only run keeps its adapter beside them.
     """
-    base, given = model.name_or_path, tuple(adapters)
-    adapters = list(adapters)
-    continued = adapters.pop() if _continues(config, adapters, is_trainable) else None
-    if is_compressed:
-        attached = adapters.pop() if adapters and not is_trainable else None
-        _check_nothing_to_merge(adapters)
-        if attached is not None:
-            wrapped = attach_adapter(model, attached).eval().requires_grad_(False)
-            return AdaptedModel(wrapped, tuple(_note_foreign_bases(given, base)))
-    model = merge_adapters(model, adapters)
-    notes: list[str] = [f"merged into the weights first: {', '.join(adapters)}"] if adapters else []
-    adapted: PreTrainedModel | PeftModel = model
+    saved = list(adapters)
+    original = _record(model)
     if not is_trainable:
-        model.requires_grad_(False)
-        return AdaptedModel(model.eval(), (*notes, *_note_foreign_bases(given, base)))
+        return _apply_to_run(model, saved, original, is_compressed=is_compressed)
+    continued = saved.pop() if _continues(config, saved) else None
+    if is_compressed:
+        _check_nothing_to_merge(saved)
+    notes = [*_note_foreign_bases(saved, original), *_note_merged(saved)]
+    model = merge_adapters(model, saved)
+    record = replace(_record(model), merged=tuple(saved)) if saved else original
+    adapted: PreTrainedModel | PeftModel = model
     if config.finetuning_type == "full":
         model.requires_grad_(True)
     elif config.finetuning_type == "freeze":
-        apply_freeze(model, config)
+        notes += apply_freeze(model, config)
     elif continued is not None:
-        adapted = continue_adapter(model, continued)
-        notes.append(f"training goes on with the adapter {continued}; its own rank and targets hold")
+        notes += _note_foreign_bases([continued], original, record)
+        adapted = continue_adapter(model, continued, record)
+        notes.append(f"training goes on with the adapter {continued}; its own kind, rank and targets hold")
     else:
-        adapted, more = add_lora(model, config)
-        notes.extend(more)
+        adapted, more = add_adapter(model, config, record)
+        notes += more
     _cast_trained(adapted, trained_dtype)
-    return AdaptedModel(adapted.train(), (*notes, *_note_foreign_bases(given, base)))
+    return AdaptedModel(adapted.train(), tuple(notes))
 
 
 def _check_nothing_to_merge(adapters: Sequence[str]) -> None:
@@ -88,16 +91,55 @@ def _check_nothing_to_merge(adapters: Sequence[str]) -> None:
         )
 
 
-def _note_foreign_bases(adapters: Sequence[str], base: str) -> list[str]:
-    return [
-        f"the adapter {adapter} was trained on {foreign}, and is put on {base}"
-        for adapter in adapters
-        if (foreign := find_foreign_base(adapter, base)) is not None
-    ]
+def _apply_to_run(
+    model: PreTrainedModel, adapters: list[str], original: BaseRecord, *, is_compressed: bool
+) -> AdaptedModel:
+    """Merge adapters into a model that answers; the last one stays apart where it cannot be added."""
+    stays = bool(adapters) and (is_compressed or find_merge_obstacle(adapters[-1]) is not None)
+    apart = adapters.pop() if stays else None
+    if is_compressed:
+        _check_nothing_to_merge(adapters)
+    notes = [*_note_foreign_bases(adapters, original), *_note_merged(adapters)]
+    adapted: PreTrainedModel | PeftModel = merge_adapters(model, adapters)
+    if apart is not None:
+        bases = (original, _record(adapted)) if adapters else (original,)
+        notes += _note_foreign_bases([apart], *bases)
+        adapted = attach_adapter(adapted, apart)
+    adapted.requires_grad_(False)
+    return AdaptedModel(adapted.eval(), tuple(notes))
 
 
-def _continues(config: AdapterConfig, adapters: Sequence[str], is_trainable: bool) -> bool:
-    return bool(adapters) and is_trainable and config.finetuning_type == "lora" and not config.create_new_adapter
+def _record(model: PreTrainedModel) -> BaseRecord:
+    return BaseRecord.of(model, model.name_or_path, int(model.get_input_embeddings().weight.shape[0]))
+
+
+def _note_merged(adapters: Sequence[str]) -> list[str]:
+    return [f"merged into the weights first: {', '.join(adapters)}"] if adapters else []
+
+
+def _note_foreign_bases(adapters: Sequence[str], *bases: BaseRecord) -> list[str]:
+    """Return a note for each adapter that was trained beside another model than the one it is put on.
+
+    Where the adapter carries a record of that model's weights, these decide: the same weights may have another name,
+    and other weights the same. Then the answers are not what was trained, so it is said at once, too.
+    """
+    notes = []
+    for adapter in adapters:
+        name, differing = find_foreign_base(adapter, *bases)
+        if differing is not None:
+            note = (
+                f"the adapter {adapter} was trained beside other weights ({name}) than those it is put on "
+                f"({bases[0].name}): they differ in {differing}. Unless that is meant, give the model it was trained on"
+            )
+            logger.warning("%s.", note)
+            notes.append(note)
+        elif name is not None:
+            notes.append(f"the adapter {adapter} was trained on {name}, and is put on {bases[0].name}")
+    return notes
+
+
+def _continues(config: AdapterConfig, adapters: Sequence[str]) -> bool:
+    return bool(adapters) and config.finetuning_type in PEFT_METHODS and not config.create_new_adapter
 
 
 def _cast_trained(model: nn.Module, dtype: torch.dtype) -> None:

@@ -4,16 +4,24 @@ from transformers import PreTrainedModel
 
 from tunesmith.config import AdapterConfig
 from tunesmith.errors import ModelError
+from tunesmith.models.adapters.expand import expand_blocks
 from tunesmith.models.adapters.modules import find_layers, resolve_module_names, sorted_leaves
 from tunesmith.models.reward.build import SCORE, is_reward_model
 
 
-def apply_freeze(model: PreTrainedModel, config: AdapterConfig) -> None:
+def apply_freeze(model: PreTrainedModel, config: AdapterConfig) -> list[str]:
     """Let only the chosen layers, and the chosen modules outside the layers, be trained.
 
+    Returns:
+        Notes for the plan.
+
     Raises:
-        ModelError: More layers than there are, or a module name that matches nothing.
+        ModelError: More layers than there are, layers that cannot be spread evenly, or a module name that matches
+            nothing.
     """
+    notes = []
+    if config.llama_pro_new_blocks:
+        notes.append(expand_blocks(model, config.llama_pro_new_blocks))
     stack_name, layers = find_layers(model)
     wanted = config.freeze_trainable_layers
     if abs(wanted) > len(layers):
@@ -22,6 +30,9 @@ def apply_freeze(model: PreTrainedModel, config: AdapterConfig) -> None:
             f"Give a number from {-len(layers)} to {len(layers)}."
         )
     indices = range(len(layers) - wanted, len(layers)) if wanted >= 0 else range(-wanted)
+    if config.use_llama_pro:
+        indices = _spread(len(layers), wanted, type(model).__name__)
+        notes.append(f"LLaMA Pro trains the layers {', '.join(map(str, indices))}")
     _check_inside(model, stack_name, config.freeze_trainable_modules)
     resolve_module_names(model, config.freeze_extra_modules, "freeze_extra_modules")
     # What is to be learnt by a reward model ends in its head, whichever layers are trained below it.
@@ -34,6 +45,19 @@ def apply_freeze(model: PreTrainedModel, config: AdapterConfig) -> None:
             parameter.requires_grad_(chosen and _is_within(name, config.freeze_trainable_modules))
         else:
             parameter.requires_grad_(_is_within(name, extra))
+    return notes
+
+
+def _spread(num_layers: int, wanted: int, name: str) -> range:
+    """Return every so-many-th layer: where LLaMA Pro puts its blocks (Wu et al. 2024, section 3.1)."""
+    if num_layers % wanted:
+        possible = [str(n) for n in range(1, num_layers + 1) if num_layers % n == 0]
+        raise ModelError(
+            f"freeze_trainable_layers: {wanted} blocks of LLaMA Pro cannot be spread evenly over the {num_layers} "
+            f"layers of {name}. Give one of {', '.join(possible)}."
+        )
+    stride = num_layers // wanted
+    return range(stride - 1, num_layers, stride)
 
 
 def _is_within(name: str, modules: tuple[str, ...]) -> bool:

@@ -12,7 +12,7 @@ from tunesmith.errors import ModelError
 from tunesmith.models.reward.head import ScoreLinear
 
 _ATTENTION = re.compile(r"attn|attention")
-_ROUTERS = frozenset({"gate", "router", "shared_expert_gate"})
+ROUTERS = frozenset({"gate", "router", "shared_expert_gate"})
 # Layers of quantised weights that are no subclass of PyTorch's, by class name: their packages may be absent.
 _COMPRESSED = frozenset({"HQQLinear", "EetqLinear", "BaseQuantLinear", "QuantizedLinear", "VQuantLinear"})
 
@@ -48,7 +48,7 @@ def list_linears(model: PreTrainedModel) -> list[NamedLinear]:
         if not is_linear(module) or module is head or isinstance(module, ScoreLinear):
             continue
         linear = NamedLinear(name)
-        if linear.leaf not in _ROUTERS:
+        if linear.leaf not in ROUTERS:
             found.append(linear)
     return found
 
@@ -58,6 +58,31 @@ def is_linear(module: nn.Module) -> bool:
     if isinstance(module, nn.Linear | Conv1D):
         return True
     return any(cls.__name__ in _COMPRESSED for cls in type(module).__mro__)
+
+
+def list_norms(model: PreTrainedModel) -> list[str]:
+    """Return the names of the normalisation layers, by what they are called in every family."""
+    return [
+        name
+        for name, module in model.named_modules()
+        if ("norm" in name.rpartition(".")[2] or name.rpartition(".")[2].startswith("ln_"))
+        and not list(module.children())
+        and any(True for _ in module.parameters())
+    ]
+
+
+def list_routers(model: PreTrainedModel) -> tuple[list[str], list[str]]:
+    """Return what chooses experts: names of linear layers, and of weights of modules that are none."""
+    linears: list[str] = []
+    weights: list[str] = []
+    for name, module in model.named_modules():
+        if name.rpartition(".")[2] not in ROUTERS:
+            continue
+        if isinstance(module, nn.Linear):
+            linears.append(name)
+        elif any(own == "weight" and value.dim() == 2 for own, value in module.named_parameters(recurse=False)):
+            weights.append(f"{name}.weight")
+    return linears, weights
 
 
 def list_expert_parameters(model: PreTrainedModel) -> list[str]:

@@ -7,6 +7,7 @@ from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from tests.tiny.models import tiny_model
 from tunesmith.errors import ModelError
 from tunesmith.models.adapters.lora import attach_adapter, continue_adapter, merge_adapters
+from tunesmith.models.adapters.record import BaseRecord
 
 IDS = torch.tensor([[5, 9, 200, 31, 4]])
 
@@ -50,7 +51,9 @@ def test_a_saved_adapter_is_attached_whole_and_merges_to_the_same_model(settings
 
 def test_only_a_continued_adapter_is_trainable(tmp_path):
     source = save_adapter(tmp_path)
-    trained = [name for name, p in continue_adapter(tiny_model("llama"), source).named_parameters() if p.requires_grad]
+    model = tiny_model("llama")
+    continued = continue_adapter(model, source, BaseRecord.of(model, "toy", 420))
+    trained = [name for name, p in continued.named_parameters() if p.requires_grad]
     assert len(trained) == 2 * 2 * 2
     assert not any(p.requires_grad for p in attach_adapter(tiny_model("llama"), source).parameters())
 
@@ -81,8 +84,8 @@ def test_an_adapter_without_its_weights_is_refused(tmp_path):
 def test_a_prompt_is_no_adapter_that_can_be_merged(tmp_path):
     prompt = PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
     get_peft_model(tiny_model("llama"), prompt).save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match=r"is of kind PROMPT_TUNING, which has no weights to add"):
-        attach_adapter(tiny_model("llama"), str(tmp_path))
+    with pytest.raises(ModelError, match=r"cannot be merged: of its kind \(prompt_tuning\), it learns"):
+        merge_adapters(tiny_model("llama"), [str(tmp_path)])
 
 
 def test_an_adapter_file_that_was_cut_off_is_named(tmp_path):

@@ -72,23 +72,52 @@ def mixture():
     return tiny_model("qwen3_moe", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, head_dim=8)
 
 
-def test_all_leaves_fused_experts_alone_and_says_so():
-    targets = resolve_targets(mixture(), ["all"])
-    assert targets.modules == tuple(ATTENTION)
-    assert targets.parameters == ()
-    assert "experts (experts.gate_up_proj, experts.down_proj) get no adapter; add 'experts'" in targets.notes[0]
+EXPERTS = ("experts.gate_up_proj", "experts.down_proj")
 
 
-@pytest.mark.parametrize("name", ["experts", "qwen3_moe_mlp"])
-def test_experts_are_adapted_when_they_are_named(name):
+@pytest.mark.parametrize(
+    ("name", "modules", "parameters"),
+    [
+        ("all", ATTENTION, EXPERTS),
+        ("all-linear", ATTENTION, ()),
+        ("experts", [], EXPERTS),
+        ("qwen3_moe_mlp", [], EXPERTS),
+        ("qwen3_moe_attn", ATTENTION, ()),
+        ("experts.down_proj", [], ("experts.down_proj",)),
+        ("routers", [], ("gate.weight",)),
+        ("gate", [], ("gate.weight",)),
+    ],
+)
+def test_fused_experts_and_routers_are_reached_by_name(name, modules, parameters):
     model = mixture()
     targets = resolve_targets(model, [name])
-    assert (targets.modules, targets.notes) == ((), ())
-    assert targets.parameters == ("experts.gate_up_proj", "experts.down_proj")
-    config = LoraConfig(r=2, target_modules=list(targets.modules), target_parameters=list(targets.parameters))
+    assert targets.modules == tuple(modules)
+    assert targets.parameters == parameters
+    config = LoraConfig(r=2, target_modules=list(targets.modules), target_parameters=list(targets.parameters) or None)
     trained = [n for n, p in get_peft_model(model, config).named_parameters() if p.requires_grad]
-    assert len(trained) == 8  # two layers, two fused weights, A and B
-    assert all(".experts." in each for each in trained)
+    assert len(trained) == 2 * 2 * (len(modules) + len(parameters))  # two layers, A and B
+
+
+def test_experts_without_an_adapter_are_noted():
+    assert "the experts (experts.gate_up_proj, experts.down_proj) get no adapter; add 'experts'" in "; ".join(
+        resolve_targets(mixture(), ["all-linear"]).notes
+    )
+    assert "only finetuning_type: lora can" in resolve_targets(mixture(), ["all"], with_experts=False).notes[1]
+
+
+def test_modules_are_counted_by_name_with_the_share_of_weights_they_hold():
+    # of two layers: q 32x32 and gate_up 4x32x32 (4 experts, two halves of 16); embeddings are tied
+    model = mixture()
+    covered = 2 * (32 * 32 + 4 * 32 * 32)
+    share = 100 * covered / sum(value.numel() for value in model.parameters())
+    (note,) = resolve_targets(model, ["q_proj", "experts.gate_up_proj"]).notes
+    assert note == f"adapters on 4 modules (q_proj 2, experts.gate_up_proj 2), beside {share:.1f}% of all weights"
+
+
+def test_a_mixtrals_experts_are_part_of_all_too():
+    model = tiny_model("mixtral", num_local_experts=4, num_experts_per_tok=2)
+    targets = resolve_targets(model, ["all"])
+    assert (targets.modules, targets.parameters) == (tuple(ATTENTION), EXPERTS)
 
 
 def test_output_head_and_routers_are_not_part_of_all():
