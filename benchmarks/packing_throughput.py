@@ -29,15 +29,19 @@ def main() -> None:
         Contestant("grouped by length", "tunesmith", sys.executable, layout="grouped", batch=rows_per_limit),
         Contestant("padding-free", "tunesmith", sys.executable, layout="auto", batch=rows_per_limit),
     ]
+
+    def keep(reports: runner.Reports) -> None:
+        if options.output:
+            medians = {label: runner.summarize(measured) for label, measured in reports.items()}
+            runner.save_results(options.output, described, asdict(job), reports, medians)
+
     with tempfile.TemporaryDirectory(prefix="benchmark-rows-") as folder:
         job = _prepare_job(options, Path(folder), rows_per_limit)
-        reports = runner.run_rounds(contestants, job, options.rounds, options.threads)
+        reports = runner.run_rounds(contestants, job, options.rounds, options.threads, keep)
     summaries = {label: runner.summarize(measured) for label, measured in reports.items()}
     print(runner.render_table(summaries))
     for label in list(summaries)[1:]:
         print(runner.render_ratio(f"packed against {label}", summaries["packed"], summaries[label]))
-    if options.output:
-        runner.save_results(options.output, described, asdict(job), reports, summaries)
 
 
 def _parse_options() -> argparse.Namespace:

@@ -3,8 +3,9 @@
 import json
 import random
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 Row = dict[str, str]
 
@@ -15,6 +16,7 @@ _QUESTION_TOKENS = (6, 9, 10, 13, 17, 24, 35, 45, 89, 167)
 _ANSWER_TOKENS = (2, 9, 12, 26, 107, 258, 360, 397, 509, 595)
 
 _TEMPLATE_TOKENS = 34
+"""Of a question and an answer, with the template's own system message."""
 
 # Words that are one token, with the space before them, in the usual vocabularies.
 _WORD_TEXT = """
@@ -34,6 +36,30 @@ def load_rows(path: Path, count: int, seed: int) -> list[Row]:
     random.Random(seed).shuffle(rows)  # noqa: S311
     kept = [{key: row.get(key) or "" for key in ("instruction", "input", "output")} for row in rows]
     return [kept[index % len(kept)] for index in range(count)]
+
+
+def load_pairs(path: Path, count: int, seed: int, *, fits: Callable[[list[str]], bool]) -> list[dict[str, Any]]:
+    """Return `count` sharegpt pairs of a JSON file in a seeded random order, again from the start when it has fewer.
+
+    Args:
+        path: Rows with `conversations`, `chosen` and `rejected`.
+        count: Rows wanted.
+        seed: Of the order.
+        fits: Whether a prompt and a completion, given as the texts of their messages, are short enough. Pairs of which
+            either completion is not are left out: every tool cuts them at another place.
+    """
+    rows = [
+        row
+        for row in json.loads(path.read_text(encoding="utf-8"))
+        if all(
+            fits([*(message["value"] for message in row["conversations"]), row[side]["value"]])
+            for side in ("chosen", "rejected")
+        )
+    ]
+    if not rows:
+        raise SystemExit(f"no pair of {path} is short enough: raise --cutoff-len")
+    random.Random(seed).shuffle(rows)  # noqa: S311
+    return [rows[index % len(rows)] for index in range(count)]
 
 
 def make_rows(count: int, seed: int) -> list[Row]:

@@ -2,11 +2,12 @@
 
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,24 +30,44 @@ class Contestant:
     """Interpreter of the environment in which the tool is installed."""
     checkpointing: str = "auto"
     layout: str = "auto"
+    """See the tables of layouts in the contestants' scripts."""
     batch: int | None = None
     """Rows per step, where it differs from the job's."""
 
 
+Reports = dict[str, list[dict[str, object]]]
+
+
 def run_rounds(
-    contestants: Sequence[Contestant], job: Job, rounds: int, threads: int | None = None
-) -> dict[str, list[dict[str, object]]]:
+    contestants: Sequence[Contestant],
+    job: Job,
+    rounds: int,
+    threads: int | None = None,
+    keep: Callable[[Reports], None] | None = None,
+) -> Reports:
     """Run every contestant once per round and return all reports by label.
 
     Rounds alternate instead of running each tool's repetitions in a block, so that a machine that gets slower or busier
     meanwhile does not decide the comparison.
+
+    Args:
+        contestants: Who takes part.
+        job: What all of them do.
+        rounds: How often.
+        threads: Of each contestant; all cores by default.
+        keep: Called with everything measured so far after every run, so that a benchmark that is stopped loses no more
+            than the run it is in.
     """
+    # Told to stop, it stops the contestant too: a training that nobody waits for would disturb what is measured next.
+    signal.signal(signal.SIGTERM, _stop)
     reports: dict[str, list[dict[str, object]]] = {contestant.label: [] for contestant in contestants}
     for number in range(rounds):
         for contestant in contestants:
             print(f"round {number + 1}/{rounds}: {contestant.label} ...", file=sys.stderr, flush=True)
             report = run_contestant(contestant, job, threads or count_cores())
             reports[contestant.label].append(report)
+            if keep is not None:
+                keep({label: measured for label, measured in reports.items() if measured})
     return reports
 
 
@@ -61,36 +82,64 @@ def run_contestant(contestant: Contestant, job: Job, threads: int) -> dict[str, 
             layout=contestant.layout,
             batch=contestant.batch or job.batch,
         ).save(job_file)
-        finished = subprocess.run(
-            [contestant.python, "-m", f"benchmarks.contestants.{contestant.script}", str(job_file)],
-            cwd=ROOT,
-            env=_environment(threads),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    if finished.returncode != 0:
-        raise SystemExit(f"{contestant.label} failed with exit code {finished.returncode}:\n{finished.stderr[-6000:]}")
-    report: dict[str, object] = json.loads(finished.stdout.strip().splitlines()[-1])
+        command = [contestant.python, "-m", f"benchmarks.contestants.{contestant.script}", str(job_file)]
+        exit_code, output, errors = _run_child(command, threads)
+    if exit_code != 0:
+        raise SystemExit(f"{contestant.label} failed with exit code {exit_code}:\n{errors[-6000:]}")
+    report: dict[str, object] = json.loads(output.strip().splitlines()[-1])
     return report
 
 
-def summarize(reports: Sequence[Mapping[str, object]]) -> dict[str, float]:
-    """Return the medians over rounds of the figures that are compared."""
-    figures = [_derive_figures(report) for report in reports]
+def _run_child(command: Sequence[str], threads: int) -> tuple[int, str, str]:
+    """Run a command and return its exit code, output and errors; it is killed where this process is told to stop.
+
+    Where this one is killed outright, the contestant sees to it itself, see `Job.from_command_line`.
+    """
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=_environment(threads),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        try:
+            output, errors = child.communicate()
+        finally:
+            child.kill()
+    return child.returncode, output, errors
+
+
+def _stop(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+def summarize(
+    reports: Sequence[Mapping[str, object]], derive: Callable[[Mapping[str, object]], dict[str, float]] | None = None
+) -> dict[str, float]:
+    """Return the medians over rounds of the figures that are compared.
+
+    Args:
+        reports: Of one contestant.
+        derive: Makes the figures of a report; by default those of benchmarks that count tokens.
+    """
+    figures = [(derive or _derive_figures)(report) for report in reports]
     return {name: statistics.median(figure[name] for figure in figures) for name in figures[0]}
 
 
-def render_table(summaries: Mapping[str, Measurement]) -> str:
+TOKEN_COLUMNS = (
+    ("real tok/s", "real_tokens_per_second", "{:.1f}"),
+    ("trained tok/s", "trained_tokens_per_second", "{:.1f}"),
+    ("real tok/CPU s", "real_tokens_per_cpu_second", "{:.1f}"),
+    ("real share", "real_share", "{:.0%}"),
+    ("peak GiB", "peak_memory_gib", "{:.2f}"),
+    ("first step s", "first_step_seconds", "{:.1f}"),
+)
+"""Title, figure and format of each column."""
+
+
+def render_table(summaries: Mapping[str, Measurement], columns: Sequence[tuple[str, str, str]] = TOKEN_COLUMNS) -> str:
     """Return one line per contestant."""
-    columns = (
-        ("real tok/s", "real_tokens_per_second", "{:.1f}"),
-        ("trained tok/s", "trained_tokens_per_second", "{:.1f}"),
-        ("real tok/CPU s", "real_tokens_per_cpu_second", "{:.1f}"),
-        ("real share", "real_share", "{:.0%}"),
-        ("peak GiB", "peak_memory_gib", "{:.2f}"),
-        ("first step s", "first_step_seconds", "{:.1f}"),
-    )
     width = max(len(label) for label in summaries)
     lines = [" " * width + "".join(f"{title:>16}" for title, _, _ in columns)]
     for label, summary in summaries.items():
@@ -109,12 +158,16 @@ def render_ratio(title: str, ours: Measurement, theirs: Measurement) -> str:
     )
 
 
-def check_same_work(reports: Mapping[str, Sequence[Mapping[str, object]]], tolerance: float = 0.02) -> list[str]:
+def check_same_work(
+    reports: Mapping[str, Sequence[Mapping[str, object]]],
+    tolerance: float = 0.02,
+    names: Sequence[str] = ("tokens", "trained_tokens", "trained_parameters"),
+) -> list[str]:
     """Return what makes the runs incomparable: other numbers of tokens, trained parameters or kinds of numbers."""
     first_label, (first, *_) = next(iter(reports.items()))
     problems = []
     for label, (report, *_) in reports.items():
-        for name in ("tokens", "trained_tokens", "trained_parameters"):
+        for name in names:
             expected, found = first[name], report[name]
             assert isinstance(expected, int)
             assert isinstance(found, int)

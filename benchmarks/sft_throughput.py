@@ -27,17 +27,21 @@ def main() -> None:
     contestants = _list_contestants(settings, options.llamafactory_python, options.only)
     described = machine.describe_machine()
     print(machine.render_machine(described))
+
+    def keep(reports: runner.Reports) -> None:
+        if options.output:
+            medians = {label: runner.summarize(measured) for label, measured in reports.items()}
+            runner.save_results(options.output, described, asdict(job), reports, medians)
+
     with tempfile.TemporaryDirectory(prefix="benchmark-rows-") as folder:
         job = _prepare_job(options, Path(folder))
-        reports = runner.run_rounds(contestants, job, options.rounds, options.threads)
+        reports = runner.run_rounds(contestants, job, options.rounds, options.threads, keep)
     summaries = {label: runner.summarize(measured) for label, measured in reports.items()}
     print(runner.render_table(summaries))
     for setting in settings:
         _print_ratios(setting, summaries)
     for problem in runner.check_same_work(reports):
         print(f"NOT COMPARABLE: {problem}")
-    if options.output:
-        runner.save_results(options.output, described, asdict(job), reports, summaries)
 
 
 def _parse_options() -> argparse.Namespace:

@@ -1,9 +1,13 @@
 """What every contestant is asked to train."""
 
+import ctypes
 import json
+import signal
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,9 @@ class Job:
 
     @classmethod
     def from_command_line(cls) -> "Job":
-        """Return the job whose JSON file is named on the command line."""
+        """Return the job that the command line names; from here on this process ends with the runner."""
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         return cls(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
 
     def save(self, path: Path) -> None:

@@ -19,11 +19,12 @@ def main() -> None:
 
     meter = Meter(job)
     meter.watch(Trainer)
-    run_exp(args=_build_arguments(job), callbacks=[StepClock()])
+    run_exp(args=build_arguments(job), callbacks=[StepClock()])
     meter.print_report()
 
 
-def _build_arguments(job: Job) -> dict[str, object]:
+def build_arguments(job: Job) -> dict[str, object]:
+    """Write the data set where it is looked for, and return the run's arguments."""
     folder = Path(job.output) / "data"
     folder.mkdir(parents=True)
     shutil.copy(job.rows, folder / "rows.json")

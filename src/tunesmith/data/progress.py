@@ -14,18 +14,19 @@ from tunesmith.data.sources.compression import is_compressed
 
 
 class RowProgress:
-    """Shows how far the preparation of a data set is; silent where `shown` is false.
+    """Shows how far the preparation, or another use, of a data set is; silent where `shown` is false.
 
     Args:
         spec: The data set.
         max_rows: Rows that will be read at most.
         shown: False in processes that do not talk to the user.
+        verb: What is done with the rows, for the line that is shown.
     """
 
-    def __init__(self, spec: DatasetSpec, *, max_rows: int | None, shown: bool) -> None:
+    def __init__(self, spec: DatasetSpec, *, max_rows: int | None, shown: bool, verb: str = "Preparing") -> None:
         self._spec = spec
         self._max_rows = max_rows
-        self._bar: Any = tqdm(desc=f"Preparing {spec.name}", unit=" rows", disable=not shown, smoothing=0.1)
+        self._bar: Any = tqdm(desc=f"{verb} {spec.name}", unit=" rows", disable=not shown, smoothing=0.1)
 
     def expect(self, sample: Sequence[RawRow]) -> None:
         """Estimate the number of all rows from the first ones, for the time left."""

@@ -12,16 +12,29 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from tunesmith.config import RunConfig
 from tunesmith.data.chat import ChatTemplate, resolve_template
 from tunesmith.errors import ConfigError, ModelError
 from tunesmith.inference.load import hide_progress_without_terminal, load_run_tokenizer
 from tunesmith.inference.local import resolve_stop_ids
-from tunesmith.models import LoadedModel, load_model
+from tunesmith.models import LoadedModel, load_base_config, load_model
 from tunesmith.models.adapters import attach_adapter
+from tunesmith.models.heads import find_base_model
 from tunesmith.models.locations import resolve_with_adapters
+from tunesmith.models.reward import (
+    ScoreHead,
+    describes_reward_model,
+    drop_head_bias,
+    is_reward_model,
+    set_scoring_pad,
+)
 from tunesmith.models.vocabulary import check_vocabulary
 from tunesmith.runtime.files import atomic_directory, check_writable, explain_failed_writes
 
@@ -48,6 +61,9 @@ class ExportReport:
     end_markers: tuple[str, ...]
     """Tokens that stop an answer, as written to the generation configuration."""
 
+    is_reward: bool = False
+    """Whether it is a reward model, which gives scores and no answers."""
+
 
 def export_model(config: RunConfig) -> ExportReport:
     """Merge the adapters of a configuration into its model and write a folder that stands alone.
@@ -65,14 +81,21 @@ def export_model(config: RunConfig) -> ExportReport:
     template = _find_template(config, tokenizer)
     if template is not None:
         template.apply_to_tokenizer(tokenizer)
+    end_markers = template.end_markers if template is not None else ()
     probe = torch.tensor([tokenizer(PROBE_TEXT, add_special_tokens=False)["input_ids"]])
     found = resolve_with_adapters(config.model, config.adapter.adapter_name_or_path)
+    is_reward = config.objective.stage == "rm" or describes_reward_model(found, load_base_config(config).to_dict())
+    if is_reward:
+        config = replace(config, objective=replace(config.objective, stage="rm"))
+        set_scoring_pad(tokenizer, end_markers)
     loaded = _load_exact(config, tokenizer, found.base.source, found.adapters)
     model = loaded.model.to(_merge_device(config))
     dtype = resolve_export_dtype(config.model.infer_dtype, loaded.stored_dtype)
     model, merge_difference = merge_adapters(model, found.adapters, probe)
     cast_parameters(model, dtype)
-    stop_ids = write_generation_settings(model, tokenizer, template.end_markers if template else ())
+    if is_reward:
+        drop_head_bias(model)
+    stop_ids = () if is_reward else write_generation_settings(model, tokenizer, end_markers)
     num_parameters = model.num_parameters()
     check_vocabulary(model, tokenizer)
     expected, device = measure_logits(model, probe), _merge_device(config)
@@ -83,7 +106,7 @@ def export_model(config: RunConfig) -> ExportReport:
             _make_readable(folder)
         del model, loaded  # two copies of a large model may not fit
         reload_difference = check_reload(
-            folder, expected, probe, device, trust_remote_code=config.model.trust_remote_code
+            folder, expected, probe, device, is_reward=is_reward, trust_remote_code=config.model.trust_remote_code
         )
     return ExportReport(
         folder=out,
@@ -92,6 +115,7 @@ def export_model(config: RunConfig) -> ExportReport:
         merge_difference=merge_difference,
         reload_difference=reload_difference,
         end_markers=tuple(tokenizer.convert_ids_to_tokens(list(stop_ids))),
+        is_reward=is_reward,
     )
 
 
@@ -120,10 +144,17 @@ def merge_adapters(
 
 
 def check_reload(
-    folder: Path, expected: Tensor, probe: Tensor, device: torch.device, *, trust_remote_code: bool = False
+    folder: Path,
+    expected: Tensor,
+    probe: Tensor,
+    device: torch.device,
+    *,
+    is_reward: bool = False,
+    trust_remote_code: bool = False,
 ) -> float:
-    """Load a written folder and compare its logits with those of the model in memory; return the difference."""
-    reloaded = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", trust_remote_code=trust_remote_code)
+    """Load a written folder and compare what it gives with the model in memory; return the difference."""
+    kind = AutoModelForSequenceClassification if is_reward else AutoModelForCausalLM
+    reloaded = kind.from_pretrained(folder, dtype="auto", trust_remote_code=trust_remote_code)
     reloaded = reloaded.eval().to(device)
     difference = relative_difference(measure_logits(reloaded, probe), expected)
     if not difference <= RELOAD_TOLERANCE:
@@ -170,10 +201,17 @@ def write_generation_settings(
 
 
 def measure_logits(model: torch.nn.Module, probe: Tensor) -> Tensor:
-    """Return the logits of the probe in float32. Shape [tokens, vocabulary]."""
-    device = next(model.parameters()).device
+    """Return the logits of the probe in float32, or of a reward model the score after every token.
+
+    Shape [tokens, vocabulary or 1].
+    """
+    inputs = {"input_ids": probe.to(next(model.parameters()).device)}
     with torch.inference_mode():
-        logits: Tensor = model(input_ids=probe.to(device), use_cache=False).logits[0]
+        if is_reward_model(model):
+            base = find_base_model(model)
+            scores, _ = ScoreHead(base.score, base.get_decoder()).score(model, inputs, torch.arange(probe.numel()))
+            return scores[:, None].cpu()
+        logits: Tensor = model(**inputs, use_cache=False).logits[0]
     return logits.float().cpu()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import torch
 from peft import PeftModel
@@ -50,6 +50,15 @@ class LanguageHead:
         return self.logit_transform(logits)
 
 
+class Bodied(Protocol):
+    """Whatever head knows the body that it stands on."""
+
+    @property
+    def decoder(self) -> nn.Module:
+        """The module whose output is the last hidden states."""
+        ...
+
+
 class HiddenStates:
     """Picks up the last hidden states while a model runs.
 
@@ -57,7 +66,7 @@ class HiddenStates:
     graph. Shape [batch, tokens, hidden].
     """
 
-    def __init__(self, head: LanguageHead) -> None:
+    def __init__(self, head: Bodied) -> None:
         self._decoder = head.decoder
         self._handle: RemovableHandle | None = None
         self._last: Tensor | None = None

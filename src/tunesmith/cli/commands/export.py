@@ -12,8 +12,9 @@ usage: tunesmith export MODEL [--adapter ADAPTER ...] OUT [key=value ...]
 Merge adapters into a model and write a folder that any program reads that reads Hugging Face models: weights in
 shards, tokenizer, chat template, generation configuration. The merge is computed in float32 and rounded at the end,
 checked against the model with its adapters, and checked again after reloading the folder. MODEL may be the folder
-of an adapter, which names its model itself, or a GGUF file, which is thereby converted. FILE is a configuration
-file with model_name_or_path, adapter_name_or_path and export_dir.
+of an adapter, which names its model itself, or a GGUF file, which is thereby converted. A reward model is written as
+a sequence classifier with its score head. FILE is a configuration file with model_name_or_path,
+adapter_name_or_path and export_dir.
 
   tunesmith export outputs/quickstart merged
   tunesmith export models/smollm2-135m-instruct --adapter outputs/quickstart merged
@@ -41,5 +42,10 @@ def run(arguments: Sequence[str]) -> int:
     if report.merge_difference is not None:
         output.show_text(f"Merged, and equal to the model with adapters (difference {report.merge_difference:.1e}).")
     output.show_text(f"Reloaded, and equal to the model in memory (difference {report.reload_difference:.1e}).")
+    if report.is_reward:
+        output.show_text(
+            "It is a reward model: AutoModelForSequenceClassification loads it, `tunesmith score` runs it."
+        )
+        return 0
     output.show_text(f"Answers end at: {', '.join(report.end_markers) or 'no token: set eos_token in the tokenizer'}.")
     return 0

@@ -6,8 +6,8 @@ stored.py    score heads in folders, ours and LLaMA-Factory's
 padding.py   which token such a model is padded with
 """
 
-from tunesmith.models.reward.build import build_reward_model, is_reward_model
-from tunesmith.models.reward.head import ScoreHead, resolve_score_head, run_scores
+from tunesmith.models.reward.build import build_reward_model, drop_head_bias, is_reward_model
+from tunesmith.models.reward.head import ScoreHead, resolve_score_head
 from tunesmith.models.reward.padding import set_scoring_pad
 from tunesmith.models.reward.stored import describes_reward_model
 
@@ -15,8 +15,8 @@ __all__ = [
     "ScoreHead",
     "build_reward_model",
     "describes_reward_model",
+    "drop_head_bias",
     "is_reward_model",
     "resolve_score_head",
-    "run_scores",
     "set_scoring_pad",
 ]

@@ -4,6 +4,7 @@ What comes out is what `AutoModelForSequenceClassification` loads, so that anybo
 body is taken over from a loaded language model, wherever that came from (a folder, a GGUF file, random weights).
 """
 
+import logging
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ from tunesmith.errors import ModelError
 from tunesmith.models.heads import find_base_model
 from tunesmith.models.reward.head import ScoreLinear
 from tunesmith.models.reward.stored import StoredHead
+
+logger = logging.getLogger(__name__)
 
 SCORE = "score"
 """Name of the head in the models of transformers, and in `modules_to_save` of an adapter."""
@@ -67,6 +70,20 @@ def set_padding(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> N
 def set_head(model: PreTrainedModel, stored: StoredHead | None) -> None:
     """Put a head on a reward model: one that was read from a file, or a new one."""
     model.score = _build_head(model.config, stored)
+
+
+def drop_head_bias(model: PreTrainedModel) -> None:
+    """Take the bias off a head, for which transformers' class has no place; it moves every score alike."""
+    bias = model.score.bias
+    if bias is None:
+        return
+    logger.warning(
+        "The score head has a bias of %.4g, for which a sequence classifier has no place. It is left out: every score "
+        "is that much %s, and no comparison of scores changes.",
+        float(bias),
+        "lower" if float(bias) > 0 else "higher",
+    )
+    model.score.bias = None
 
 
 def exact_parameters(model: nn.Module) -> set[int]:

@@ -37,6 +37,27 @@ class ScoreHead:
     decoder: nn.Module
     """The body whose output is the input of `module`."""
 
+    def score(self, model: nn.Module, inputs: Mapping[str, Any], last_positions: Tensor) -> tuple[Tensor, Any]:
+        """Run a reward model and return the score of each text, differentiable, and the model's own output object.
+
+        The scores in that output are not used: transformers looks for the last token that is not padding by its id,
+        which is wrong for texts that end in that token and for several texts in a row.
+
+        Args:
+            model: What the trainer wrapped; it is called, not unwrapped, so that its hooks run.
+            inputs: Keyword arguments of the model's forward.
+            last_positions: The last token of each text, as an index into the flattened [rows * tokens].
+                Shape [sequences].
+
+        Returns:
+            Scores in float32, shape [sequences], and the output.
+        """
+        with HiddenStates(self) as states:
+            output = model(**{"use_cache": False, **inputs})
+        last = states.last.flatten(0, 1).index_select(0, last_positions.to(states.last.device))
+        scores: Tensor = self.module(last)
+        return scores.float().squeeze(-1), output
+
 
 def resolve_score_head(model: nn.Module, precision: Precision | None = None) -> ScoreHead:
     """Find the score head of a reward model, and prove with eight tokens that it is what the model applies itself.
@@ -61,7 +82,7 @@ def resolve_score_head(model: nn.Module, precision: Precision | None = None) -> 
     context = (precision or Precision(base.dtype, base.dtype, None, "")).autocast(base.device)
     with evaluation_mode(model), torch.no_grad(), context:
         expected = model(**inputs, use_cache=False).logits.float().flatten()
-        found = run_scores(model, head, inputs, last)
+        found, _ = head.score(model, inputs, last)
     exact = base.dtype == torch.float32 and (precision is None or precision.compute_dtype == torch.float32)
     difference = (found - expected).abs().max().item() if found.shape == expected.shape else torch.inf
     if not difference <= _TOLERANCE[exact] * max(1.0, expected.abs().max().item()):
@@ -70,22 +91,3 @@ def resolve_score_head(model: nn.Module, precision: Precision | None = None) -> 
             "scores, so this family cannot be used as a reward model yet."
         )
     return head
-
-
-def run_scores(model: nn.Module, head: ScoreHead, inputs: Mapping[str, Any], last_positions: Tensor) -> Tensor:
-    """Run a reward model and return the score of each text, differentiable, in float32. Shape [sequences].
-
-    The model's own output is not used: it looks for the last token that is not padding by its id, which is wrong for
-    texts that end in that token and for several texts in a row.
-
-    Args:
-        model: What the trainer wrapped; it is called, not unwrapped, so that its hooks run.
-        head: Of the same model.
-        inputs: Keyword arguments of the model's forward.
-        last_positions: The last token of each text, as an index into the flattened [rows * tokens]. Shape [sequences].
-    """
-    with HiddenStates(head) as states:
-        model(**{"use_cache": False, **inputs})
-    last = states.last.flatten(0, 1).index_select(0, last_positions.to(states.last.device))
-    scores: Tensor = head.module(last)
-    return scores.float().squeeze(-1)

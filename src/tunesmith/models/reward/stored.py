@@ -46,13 +46,19 @@ def is_classifier_config(settings: Mapping[str, Any]) -> bool:
     return any(str(name).endswith(_CLASSIFIER) for name in settings.get("architectures") or ())
 
 
-def describes_reward_model(found: AdaptedLocation, config: ModelConfig) -> bool:
-    """Whether what is stored calls itself a reward model: the base, a value head beside it, or one of the adapters."""
+def describes_reward_model(found: AdaptedLocation, settings: Mapping[str, Any]) -> bool:
+    """Whether what is stored calls itself a reward model: the base, a value head on this disk, or one of the adapters.
+
+    Args:
+        found: The base and its adapters.
+        settings: The base's configuration as a mapping (`config.to_dict()`).
+    """
     base = found.base
-    if base.kind == "folder" and base.path is not None and is_classifier_config(_read_json(base.path / "config.json")):
-        return True
-    return find_value_head(base, config) is not None or any(
-        adapter_has_score(adapter) or find_value_head_file(adapter) is not None for adapter in found.adapters
+    folders = [*found.adapters, *([str(base.path)] if base.path is not None and base.path.is_dir() else [])]
+    return (
+        is_classifier_config(settings)
+        or any(find_value_head_file(folder) is not None for folder in folders)
+        or any(adapter_has_score(adapter) for adapter in found.adapters)
     )
 
 

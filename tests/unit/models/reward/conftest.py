@@ -30,10 +30,11 @@ def load_reward(run_config):
 @pytest.fixture
 def scores_of():
     """Return what a model gives for two texts of different lengths."""
-    from tunesmith.models.reward import resolve_score_head, run_scores
+    from tunesmith.models.reward import resolve_score_head
 
     def scores(model):
         with torch.no_grad():
-            return run_scores(model.eval(), resolve_score_head(model), {"input_ids": IDS, "attention_mask": MASK}, LAST)
+            head, inputs = resolve_score_head(model), {"input_ids": IDS, "attention_mask": MASK}
+            return head.score(model.eval(), inputs, LAST)[0]
 
     return scores

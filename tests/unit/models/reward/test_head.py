@@ -8,7 +8,6 @@ from tunesmith.models.reward import (
     build_reward_model,
     is_reward_model,
     resolve_score_head,
-    run_scores,
     set_scoring_pad,
 )
 from tunesmith.models.segments import SEGMENTS
@@ -49,7 +48,7 @@ def flat():
 def test_a_text_is_rated_at_its_last_token_in_every_layout(model, layout):
     model.set_attn_implementation(SEGMENTS)
     inputs, last = padded(417) if layout == "padded" else flat()
-    scores = run_scores(model, resolve_score_head(model), inputs, last)
+    scores = resolve_score_head(model).score(model, inputs, last)[0]
     expected = torch.stack([slow_score(model, text) for text in TEXTS])
     torch.testing.assert_close(scores, expected, atol=1e-6, rtol=1e-5)
     assert scores.requires_grad
@@ -62,7 +61,7 @@ def test_completions_behind_a_shared_prompt_are_rated_like_whole_texts(model):
         "position_ids": torch.tensor([[0, 1, 2, 2, 3]]),
         "branch_lengths": ((2, 1, 2),),
     }
-    scores = run_scores(model, resolve_score_head(model), inputs, torch.tensor([2, 4]))
+    scores = resolve_score_head(model).score(model, inputs, torch.tensor([2, 4]))[0]
     torch.testing.assert_close(scores, torch.stack([slow_score(model, text) for text in TEXTS[:2]]))
 
 
