@@ -1,5 +1,6 @@
 """A light look at data set entries: their keys, nested ones too. Rows are looked at when they are read."""
 
+import glob
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -7,6 +8,13 @@ from pathlib import Path
 from tunesmith.config.suggestions import render_suggestion
 
 CATALOGUE_FILE = "dataset_info.json"
+HUB_PREFIX = "hub:"
+"""Begins the name of a data set that is a repository on a hub."""
+
+ONLINE = "ONLINE"
+REMOTE_PREFIX = "REMOTE:"
+"""Values of `dataset_dir` that are no folder."""
+
 ENTRY_KEYS = (
     "hf_hub_url",
     "ms_hub_url",
@@ -74,9 +82,26 @@ def read_catalogue(folder: Path) -> list[str]:
     return list(content)
 
 
-def is_path_of_rows(name: str, folder: Path) -> bool:
-    """Return whether a name is no name but a file or folder of rows, from here or from the catalogue's folder."""
+def is_place_of_rows(name: str, folder: Path) -> bool:
+    """Return whether a name is no name of the catalogue but says itself where rows are.
+
+    That is a file, folder or pattern, from here or from the catalogue's folder, an address in an object store, or a
+    repository on a hub. The last two are not looked up here.
+    """
+    if name.startswith(HUB_PREFIX) or "://" in name:
+        return True
+    if glob.has_magic(name):
+        return any(_has_match(place) for place in (name, str(folder / name)))
     return Path(name).exists() or (folder / name).exists()
+
+
+def is_on_hub(dataset_dir: str) -> bool:
+    """Return whether the catalogue is no folder of this disk: every name is a repository, or a repository has it."""
+    return dataset_dir == ONLINE or dataset_dir.startswith(REMOTE_PREFIX)
+
+
+def _has_match(pattern: str) -> bool:
+    return next(glob.iglob(pattern, recursive=True), None) is not None
 
 
 def check_entries(catalogue: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], str]]:

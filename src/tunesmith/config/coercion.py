@@ -160,6 +160,8 @@ class ListOf:
 
     item: Kind
     keeps_commas: bool = False
+    takes_entries: bool = False
+    """Whether a file may have descriptions of data sets among the items."""
 
     def convert(self, value: object) -> tuple[object, ...]:
         """Return the items in order; empty parts between commas are left out."""
@@ -178,7 +180,8 @@ class ListOf:
 
     def render(self) -> str:
         """Return what a list of these is."""
-        return f"a list (or words with commas between them), each {self.item.render()}"
+        described = " or, in a file, a description such as {file_name: rows.jsonl}" if self.takes_entries else ""
+        return f"a list (or words with commas between them), each {self.item.render()}{described}"
 
 
 @dataclass(frozen=True, slots=True)

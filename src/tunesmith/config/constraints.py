@@ -54,6 +54,11 @@ class KeepsCommas:
 
 
 @dataclass(frozen=True, slots=True)
+class TakesEntries:
+    """A list of names that may hold whole entries of the catalogue in a file; each is given a name when it is read."""
+
+
+@dataclass(frozen=True, slots=True)
 class IsShareOrCount:
     """A share below 1 or a count from 1 on: 1 is one, and 1.0 is refused, since it reads like a share of all."""
 
@@ -68,6 +73,8 @@ ShareOrCount = Annotated[float, Range(0), IsShareOrCount()]
 FractionBelowOne = Annotated[float, Range(0, 1, high_open=True)]
 
 Sentences = Annotated[tuple[str, ...], KeepsCommas()]
+
+DataSetNames = Annotated[tuple[str, ...], TakesEntries()]
 
 ScalarMapping = Mapping[str, Scalar]
 TextMapping = Mapping[str, str]

@@ -1,9 +1,12 @@
 """Settings of the data: which rows, which template, and what of them is learnt."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tunesmith.config.constraints import (
+    DataSetNames,
     PathText,
+    PositiveFloat,
     PositiveInt,
     ShareOrCount,
     TextMapping,
@@ -34,16 +37,23 @@ TEMPLATE_NAMES = (
 class DataConfig:
     """Which rows are trained on and how they become tokens and labels."""
 
-    dataset: tuple[str, ...] = ()
-    """Names of the data sets to train on, from `dataset_info.json`. Several are joined one after the other.
+    dataset: DataSetNames = ()
+    """Data sets to train on. Several are joined as `mix_strategy` says.
 
-    Each is named once; a larger `num_samples` in its entry shows its rows more often."""
+    A name from `dataset_info.json`, a file, folder or pattern (`parts/*.jsonl.gz`), an address in an object store
+    (`s3://bucket/rows`), a repository on a hub (`hub:owner/name`), or in a file a description such as
+    `{file_name: rows.jsonl, formatting: sharegpt}`. Each is named once; a larger `num_samples` in its entry shows its
+    rows more often."""
 
-    eval_dataset: tuple[str, ...] = ()
-    """Names of the data sets to evaluate on. Use `val_size` instead to hold back a part of `dataset`."""
+    eval_dataset: DataSetNames = ()
+    """Data sets to evaluate on, named like those of `dataset`. Use `val_size` instead to hold back a part of `dataset`.
+    """
 
     dataset_dir: PathText = "data"
-    """Folder that holds `dataset_info.json` and the files named there."""
+    """Folder that holds `dataset_info.json` and the files named there.
+
+    `ONLINE` takes every name as a repository on a hub, and `REMOTE:owner/name` takes the catalogue from a repository of
+    Hugging Face."""
 
     dataset_info: TreeMapping | None = None
     """The catalogue itself, written in the configuration instead of a `dataset_info.json`.
@@ -71,10 +81,41 @@ class DataConfig:
     Longer conversations are cut, never inside a role header, and the number of rows that lost something is reported.
     Memory for activations grows with it."""
 
-    max_samples: PositiveInt | None = None
-    """Use only the first rows of each data set.
+    stringify_values: bool = False
+    """Take numbers, true and false, lists and objects as their JSON text where a row should have text.
 
-    For trying things out. Rows are capped first and packed afterwards."""
+    Without it such a row is an error, see `bad_rows`. Nothing (null) never becomes text."""
+
+    bad_rows: Literal["error", "skip"] = "error"
+    """What becomes of a row that is not what its data set says: a mapped column is missing or of the wrong type, a
+    speaker is unknown, a tool call cannot be read.
+
+    `error` stops after the first three, with file, row, field, what is expected and what is there. `skip` leaves such
+    rows out and counts them in the report."""
+
+    turn_order_policy: Literal["error", "merge", "skip"] = "merge"
+    """What becomes of a conversation whose turns are in an order that templates cannot print.
+
+    `merge` repairs what is never learnt (two questions in a row become one, a question at the end without an answer is
+    left out) and leaves out the other rows. `skip` leaves out all such rows, `error` stops. Each is counted in the
+    report."""
+
+    mix_strategy: Literal["concat", "interleave_under", "interleave_over", "interleave_once"] = "concat"
+    """How several data sets become one.
+
+    `concat` takes all rows of all. The others draw from the data sets in turn, or with `interleave_probs`:
+    `interleave_under` stops when the first one is used up, `interleave_over` goes on until all are and repeats the
+    others, `interleave_once` goes on with those that are left and repeats none. With `seed`."""
+
+    interleave_probs: tuple[PositiveFloat, ...] = ()
+    """How likely the next row comes from each data set, in the order of `dataset`; they add up to 1.
+
+    Needs a `mix_strategy` that interleaves. In turn when not set."""
+
+    max_samples: PositiveInt | tuple[PositiveInt, ...] | None = None
+    """Use only the first rows of each data set: one number for all, or one for each of `dataset` (and `eval_dataset`).
+
+    For trying things out. Rows are capped first and mixed and packed afterwards."""
 
     val_size: ShareOrCount = 0.0
     """Part of `dataset` that is held back for evaluation: a share below 1, or a whole number of rows from 1 on.
@@ -109,3 +150,13 @@ class DataConfig:
 
     False gives padding its own id as label, in training and evaluation, as in LLaMA-Factory: the model also learns to
     pad after its answers. Needs `padding_free: false`, since other batches have no padding."""
+
+    def max_samples_of(self, number: int) -> int | None:
+        """Return how many rows of a data set are used at most.
+
+        Args:
+            number: Place of the data set in `dataset`, or in `eval_dataset` counted on from there.
+        """
+        if not isinstance(self.max_samples, tuple):
+            return self.max_samples
+        return self.max_samples[number] if number < len(self.max_samples) else None

@@ -64,7 +64,6 @@ _VALUES_BY_FEATURE: Mapping[str, str] = {
     "vLLM": "vllm_maxlen vllm_gpu_util vllm_max_lora_rank vllm_config",
     "SGLang": "sglang_maxlen sglang_mem_fraction sglang_tp_size sglang_config sglang_lora_backend",
     "streaming": "buffer_size",
-    "mixing data sets": "mix_strategy interleave_probs",
     "other settings for generating in evaluation": "eval_num_beams generation_max_length generation_num_beams"
     " generation_config",
     "tool formats of their own": "tool_format",
@@ -130,7 +129,6 @@ _HARMLESS: Mapping[str, tuple[object, ...]] = {
     "save_safetensors": (True,),
     "pissa_convert": (True, False),
     "oft_target": ("all",),
-    "mix_strategy": ("concat",),
     "include_num_input_tokens_seen": (False, "no"),
     "debug": ("",),
     "fp16_opt_level": ("O1",),
@@ -205,7 +203,7 @@ _LATER_VALUES: Mapping[str, str] = {
 }
 """Values of supported settings that are known and cannot be used yet."""
 
-_CONSTANT_KEYS = frozenset(_HARMLESS) - {"mix_strategy", "include_num_input_tokens_seen", "debug", "oft_target"}
+_CONSTANT_KEYS = frozenset(_HARMLESS) - {"include_num_input_tokens_seen", "debug", "oft_target"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Settings of the model and its tokenizer."""
 
+import os
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -137,3 +138,10 @@ class ModelConfig:
 
     `auto` keeps the type the weights are stored in where the device computes it well. `float32` is exact and takes
     twice the memory of the others."""
+
+    @property
+    def is_on_modelscope(self) -> bool:
+        """Whether ids are looked up on ModelScope instead of Hugging Face."""
+        if self.model_hub == "auto":
+            return os.environ.get("USE_MODELSCOPE_HUB", "").lower() in {"1", "true", "yes"}
+        return self.model_hub == "modelscope"

@@ -165,6 +165,11 @@ def _with_an_old_adapter(config: "RunConfig") -> Iterator[Unused]:
         yield _ADAPTER_SHAPE, f"training goes on with {adapter.adapter_name_or_path[-1]}, which has a shape of its own"
 
 
+def _without_a_mixture(config: "RunConfig") -> Iterator[Unused]:
+    if len(config.data.dataset) < 2:
+        yield ("mix_strategy", "interleave_probs"), "there is nothing to mix: `dataset` names one data set"
+
+
 def _without_a_hub(config: "RunConfig") -> Iterator[Unused]:
     name = config.model.model_name_or_path
     if name and Path(name).exists():
@@ -173,6 +178,7 @@ def _without_a_hub(config: "RunConfig") -> Iterator[Unused]:
 
 _UNUSED: tuple[Callable[["RunConfig"], Iterator[Unused]], ...] = (
     _without_a_hub,
+    _without_a_mixture,
     _with_an_old_adapter,
     _without_quantization,
     _without_conversations,

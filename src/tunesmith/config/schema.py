@@ -59,8 +59,10 @@ def _build_kind(kind: Kind) -> Schema:
             number = {"type": "integer" if whole else "number"} | _build_bounds(allowed)
             # 1e-4 is text to editors that follow YAML 1.1, as it has no dot.
             return number if whole else {"anyOf": [number, {"type": "string", "pattern": _NUMBER_TEXT}]}
-        case ListOf(item):
-            return {"anyOf": [{"type": "array", "items": _build_kind(item)}, {"type": "string"}]}
+        case ListOf(item, takes_entries=takes_entries):
+            inner = _build_kind(item)
+            items: Schema = {"anyOf": [inner, {"type": "object"}]} if takes_entries else inner
+            return {"anyOf": [{"type": "array", "items": items}, {"type": "string"}]}
         case MappingOf():
             return {"type": "object"}
         case _:

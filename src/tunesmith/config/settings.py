@@ -25,6 +25,7 @@ from tunesmith.config.constraints import (
     KeepsCommas,
     Range,
     ScalarMapping,
+    TakesEntries,
     TextMapping,
     TreeMapping,
 )
@@ -150,7 +151,8 @@ def _build_kind(annotation: Any) -> Kind:
     if origin is Literal:
         return Words(get_args(annotation))
     if origin is tuple:
-        return ListOf(_build_kind(get_args(annotation)[0]), keeps_commas=KeepsCommas() in extras)
+        item = _build_kind(get_args(annotation)[0])
+        return ListOf(item, keeps_commas=KeepsCommas() in extras, takes_entries=TakesEntries() in extras)
     if annotation is bool:
         return Boolean()
     if annotation in (int, float):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from tunesmith.config.coercion import MappingOf, MismatchError, render_value
 from tunesmith.config.entries import Entry
+from tunesmith.config.inline_sets import name_inline_sets
 from tunesmith.config.llamafactory import find_new_name, is_later_value, known_keys
 from tunesmith.config.run_config import Origin
 from tunesmith.config.sections import SECTION_NAMES
@@ -35,7 +36,7 @@ def settle_entries(entries: Sequence[Entry], *, only_names: bool = False) -> Set
         only_names: Check no more than that the keys exist (for sections of stages that are not supported yet).
     """
     settled = Settled()
-    for entry in entries:
+    for entry in name_inline_sets(entries):
         key = entry.key.split(".")[0]
         setting = all_settings().get(key)
         if setting is None:
@@ -60,7 +61,8 @@ def _settle(entry: Entry, setting: Setting, settled: Settled) -> None:
         return
     settled.values[setting.key] = value
     settled.origins[setting.key] = entry.origin
-    settled.places[setting.key] = dict(entry.places)
+    earlier = settled.places.get(setting.key, {}) if "." in entry.key else {}
+    settled.places[setting.key] = {**earlier, **entry.places}
 
 
 def _convert_part(entry: Entry, setting: Setting, settled: Settled) -> object:

@@ -21,7 +21,7 @@ from tunesmith.data.prepared import PreparedSet
 from tunesmith.data.progress import RowProgress
 from tunesmith.data.repeats import check_named_once
 from tunesmith.data.selection import RawChunk, select_chunks
-from tunesmith.data.sources import DatasetSpec, load_catalog
+from tunesmith.data.sources import DatasetSpec, HubAccess, load_catalog
 from tunesmith.data.tokenization import EncodingOptions, build_encoder
 from tunesmith.data.tokenization.truncation import TOO_LONG
 from tunesmith.data.workers import over_workers
@@ -75,7 +75,7 @@ class Preparation:
     def prepare_sets(self) -> tuple[PreparedSet, ...]:
         """Encode every data set that the run names, or take it from the cache."""
         data = self.config.data
-        catalog = load_catalog(data)
+        catalog = load_catalog(data, HubAccess.of(self.config.model))
         trained = [catalog.resolve(name) for name in data.dataset]
         measured = [catalog.resolve(name) for name in data.eval_dataset]
         check_named_once(trained, "dataset", val_size=data.val_size)

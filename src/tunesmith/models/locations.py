@@ -135,9 +135,7 @@ def resolve_adapter(config: ModelConfig, name: str) -> Path:
 
 def is_modelscope(config: ModelConfig) -> bool:
     """Whether ids are looked up on ModelScope instead of Hugging Face."""
-    if config.model_hub == "auto":
-        return os.environ.get("USE_MODELSCOPE_HUB", "").lower() in {"1", "true", "yes"}
-    return config.model_hub == "modelscope"
+    return config.is_on_modelscope
 
 
 def _looks_like_path(name: str) -> bool:

@@ -209,7 +209,7 @@ def test_an_empty_data_set_is_an_error(folder):
 
 
 def test_a_data_set_of_the_wrong_kind_names_set_stage_and_missing_field(folder):
-    info = {"texts": {"file_name": "texts.jsonl"}}
+    info = {"texts": {"file_name": "texts.jsonl", "formatting": "alpaca"}}
     with pytest.raises(DataError, match=r"data set 'texts' has no row that stage sft could use") as caught:
         prepare(folder, dataset="texts", dataset_info=info)
     assert "no answer: 30 (texts.jsonl row 1: column 'output' is missing" in str(caught.value)

@@ -4,6 +4,7 @@ from tunesmith.config.rules import (  # noqa: F401 - they register rules
     data,
     files,
     machine,
+    mixing,
     optimizers,
     packages,
     quantization,

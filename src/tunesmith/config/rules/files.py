@@ -3,7 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from tunesmith.config.catalogue import CATALOGUE_FILE, CatalogueError, check_entries, is_path_of_rows, read_catalogue
+from tunesmith.config.catalogue import (
+    CATALOGUE_FILE,
+    CatalogueError,
+    check_entries,
+    is_on_hub,
+    is_place_of_rows,
+    read_catalogue,
+)
 from tunesmith.config.rules.registry import Finding, Question, rule
 from tunesmith.config.suggestions import render_suggestion
 
@@ -119,11 +126,7 @@ def data_sets_are_in_the_catalogue(question: Question) -> Iterator[Finding]:
     data = question.config.data
     if not (data.dataset or data.eval_dataset):
         return
-    if data.dataset_dir == "ONLINE" or data.dataset_dir.startswith("REMOTE:"):
-        message = (
-            f"{question.cite('dataset_dir')}: catalogues on a hub are known, but not supported yet; name a folder."
-        )
-        yield Finding(("dataset_dir",), message)
+    if is_on_hub(data.dataset_dir):  # it would take the network to know
         return
     try:
         listed = read_catalogue(Path(data.dataset_dir))
@@ -133,7 +136,7 @@ def data_sets_are_in_the_catalogue(question: Question) -> Iterator[Finding]:
     known = [*listed, *(data.dataset_info or {})]
     for key, names in (("dataset", data.dataset), ("eval_dataset", data.eval_dataset)):
         for name in names:
-            if name not in known and not is_path_of_rows(name, Path(data.dataset_dir)):
+            if name not in known and not is_place_of_rows(name, Path(data.dataset_dir)):
                 yield Finding((key,), f"`{key}` has '{name}', {_say_what_is_known(name, known, data.dataset_dir)}")
 
 

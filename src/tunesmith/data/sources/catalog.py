@@ -1,30 +1,31 @@
-"""The catalogue of data sets: `dataset_info.json`, entries written in the configuration, and plain paths."""
+"""The catalogue of data sets: `dataset_info.json`, entries written in the configuration, and names that say a place."""
 
 import json
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol
 
+from tunesmith.config.catalogue import HUB_PREFIX, ONLINE, REMOTE_PREFIX
 from tunesmith.data.sources.dataset_spec import (
-    DEFAULT_COLUMNS,
-    DEFAULT_TAGS,
     DatasetEntry,
     DatasetSpec,
-    Formatting,
+    TurnOrderPolicy,
+    complete_columns,
+    complete_tags,
     parse_entry,
 )
-from tunesmith.data.sources.files import CATALOG_FILE, find_files
-from tunesmith.data.sources.rows import peek_row
+from tunesmith.data.sources.detection import Detection, detect_format
+from tunesmith.data.sources.files import CATALOG_FILE, has_match, is_remote
+from tunesmith.data.sources.hubs import HubAccess, download_catalogue
+from tunesmith.data.sources.locations import locate_rows
+from tunesmith.data.sources.rows import peek_rows
 from tunesmith.errors import DataError
-
-_SPLIT = re.compile(r"train(?:\[(\d*):(\d*)\])?")
 
 
 class CatalogSettings(Protocol):
-    """The part of the data settings that says where data sets are."""
+    """The part of the data settings that says where data sets are and how all of them are read."""
 
     @property
     def dataset_dir(self) -> str: ...  # noqa: D102
@@ -34,6 +35,12 @@ class CatalogSettings(Protocol):
 
     @property
     def row_variables(self) -> Mapping[str, str]: ...  # noqa: D102
+
+    @property
+    def stringify_values(self) -> bool: ...  # noqa: D102
+
+    @property
+    def turn_order_policy(self) -> TurnOrderPolicy: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,63 +53,77 @@ class RawEntry:
 
 @dataclass(frozen=True)
 class Catalog:
-    """Named data sets of one folder."""
+    """Named data sets, and how all of them are read."""
 
     folder: Path
     entries: Mapping[str, RawEntry]
     """Entries as they stand. They are checked when they are used: the others are no matter of this run."""
 
     row_variables: tuple[tuple[str, str], ...] = ()
+    stringify_values: bool = False
+    turn_order_policy: TurnOrderPolicy = "merge"
+    hub: HubAccess = field(default_factory=HubAccess)
+    is_online: bool = False
+    """Whether every name that is not listed is a repository on a hub."""
 
     def resolve(self, name: str) -> DatasetSpec:
-        """Return the data set of a name of the catalogue, or of a path to a file or folder.
+        """Return the data set of a name of the catalogue, or of a file, folder, pattern, address or repository.
+
+        Rows of a hub are downloaded; where the format is not declared, the first row is read.
 
         Raises:
             DataError: The name is not known (nearest ones are named), its files are missing, or the entry has unknown
                 keys or wrong types, or needs something that is not supported yet.
         """
-        entry = self.entries.get(name)
-        if entry is not None:
-            return self._from_entry(parse_entry(name, entry.values, entry.place))
-        path = self._find_path(name)
-        if path is None:
+        listed = self.entries.get(name)
+        if listed is not None:
+            return self._build(parse_entry(name, listed.values, listed.place))
+        if name.startswith(HUB_PREFIX) or self.is_online:
+            key = "ms_hub_url" if self.hub.prefers_modelscope else "hf_hub_url"
+            return self._build(DatasetEntry(name=name, sources={key: name.removeprefix(HUB_PREFIX)}))
+        place = self._find_place(name)
+        if place is None:
             raise DataError(self._unknown_name(name))
-        return self._from_path(name, path)
+        return self._build(DatasetEntry(name=name, sources={"file_name": place}))
 
-    def _from_entry(self, entry: DatasetEntry) -> DatasetSpec:
+    def _build(self, entry: DatasetEntry) -> DatasetSpec:
         where = f"data set {entry.name!r}"
         if entry.later_keys:
             raise DataError(f"{where} uses {', '.join(entry.later_keys)}, which is known but not yet supported")
-        if entry.file_name is None:
-            raise DataError(f"{where} has no file_name; it is the file or folder in {self.folder} that holds the rows")
-        first_row, last_row = _parse_split(entry.split, where)
+        place = locate_rows(entry, self.folder, self.hub, where)
+        rows = peek_rows(place.files)
+        columns = rows[0].values if rows else {}
+        if entry.formatting is not None:
+            found = Detection(entry.formatting, "")
+        elif rows:
+            found = detect_format(columns, entry.columns, entry.tags, f"{where}, {rows[0].file}")
+        else:
+            found = Detection("alpaca", "")  # a data set without rows is refused with words of its own
         return DatasetSpec(
             name=entry.name,
-            files=find_files(self.folder / entry.file_name, where),
-            formatting=entry.formatting,
-            columns=entry.columns,
-            tags=entry.tags,
+            files=place.files,
+            formatting=found.formatting,
+            columns=complete_columns(found.formatting, {**found.columns, **entry.columns}, where),
+            tags=complete_tags(found.formatting, entry.tags, where),
             ranking=entry.ranking,
             num_samples=entry.num_samples,
-            first_row=first_row,
-            last_row=last_row,
+            first_row=place.first_row,
+            last_row=place.last_row,
             row_variables=self.row_variables,
+            stringify_values=self.stringify_values,
+            turn_order_policy=self.turn_order_policy,
+            declared=tuple(column for column in entry.columns.values() if column),
+            notes=(*place.notes, *_describe_reading(entry, found, columns)),
         )
 
-    def _from_path(self, name: str, path: Path) -> DatasetSpec:
-        files = find_files(path, f"data set {name!r}")
-        formatting = _formatting_of(peek_row(files[0]), files[0])
-        return DatasetSpec(
-            name=name,
-            files=files,
-            formatting=formatting,
-            columns=DEFAULT_COLUMNS[formatting],
-            tags=DEFAULT_TAGS[formatting],
-            row_variables=self.row_variables,
-        )
-
-    def _find_path(self, name: str) -> Path | None:
-        return next((path for path in (Path(name), self.folder / name) if path.exists()), None)
+    def _find_place(self, name: str) -> str | None:
+        """Return a name that says itself where rows are, in the form that `file_name` has."""
+        if is_remote(name):
+            return name
+        for path in (Path(name), self.folder / name):
+            if path.exists() or (has_match(path)):
+                return str(path.absolute())
+        return None
 
     def _unknown_name(self, name: str) -> str:
         known = sorted(self.entries)
@@ -113,33 +134,48 @@ class Catalog:
             shown = ", ".join(known[:20])
             hint = f"known: {shown}{' ...' if len(known) > 20 else ''}"
         else:
-            hint = (
-                f"the catalogue is empty ({self.folder / CATALOG_FILE} {'has no entries' if known else 'is missing'})"
-            )
+            hint = f"the catalogue is empty ({self.folder / CATALOG_FILE} is missing)"
         return (
             f"data set {name!r} is neither in the catalogue nor a path; {hint}. "
-            f"Data sets are listed in {self.folder / CATALOG_FILE} (setting dataset_dir) or under dataset_info."
+            f"Data sets are listed in {self.folder / CATALOG_FILE} (setting dataset_dir) or under dataset_info; "
+            f"{HUB_PREFIX}owner/name names one on a hub."
         )
 
 
-def load_catalog(settings: CatalogSettings) -> Catalog:
+def load_catalog(settings: CatalogSettings, hub: HubAccess | None = None) -> Catalog:
     """Read the catalogue: the file in `dataset_dir`, with the entries of `dataset_info` put over it.
 
-    A missing file is fine: data sets may be named by path or stand in the configuration.
+    A missing file is fine: data sets may be named by their place or stand in the configuration.
+
+    Args:
+        settings: Where data sets are, and how all of them are read.
+        hub: How hubs are reached; as their libraries do by themselves when not given.
 
     Raises:
-        DataError: The file is not a JSON object.
+        DataError: The file is not a JSON object, or a catalogue on a hub cannot be fetched.
     """
+    hub = hub or HubAccess()
     directory = settings.dataset_dir
-    if directory == "ONLINE" or directory.startswith("REMOTE:"):
-        raise DataError(f"dataset_dir is {directory!r}: catalogues on a hub are known but not yet supported")
-    folder = Path(directory)
-    path = folder / CATALOG_FILE
+    is_online = directory == ONLINE
+    folder, path = Path(directory), Path(directory) / CATALOG_FILE
+    if is_online:
+        folder = path = Path()
+    elif directory.startswith(REMOTE_PREFIX):
+        path = download_catalogue(directory.removeprefix(REMOTE_PREFIX), CATALOG_FILE, hub)
+        folder = path.parent
     entries: dict[str, RawEntry] = {}
     if path.is_file():
         entries.update({name: RawEntry(values, str(path)) for name, values in _read_catalog(path).items()})
     entries.update({name: RawEntry(values, "dataset_info") for name, values in (settings.dataset_info or {}).items()})
-    return Catalog(folder, entries, tuple(sorted(settings.row_variables.items())))
+    return Catalog(
+        folder=folder,
+        entries=entries,
+        row_variables=tuple(sorted(settings.row_variables.items())),
+        stringify_values=settings.stringify_values,
+        turn_order_policy=settings.turn_order_policy,
+        hub=hub,
+        is_online=is_online,
+    )
 
 
 def _read_catalog(path: Path) -> Mapping[str, object]:
@@ -154,32 +190,19 @@ def _read_catalog(path: Path) -> Mapping[str, object]:
     return content
 
 
-def _parse_split(split: str, where: str) -> tuple[int, int | None]:
-    """Return the half-open range of rows that `train` or `train[10:100]` selects."""
-    match = _SPLIT.fullmatch(split)
-    if match is None:
-        raise DataError(
-            f"{where}: split is {split!r}; local files have the split 'train', whole or as a range of rows such as "
-            "'train[:1000]'"
-        )
-    first, last = match.groups()
-    return int(first or 0), int(last) if last else None
+def _describe_reading(entry: DatasetEntry, found: Detection, row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what nobody said in so many words: a format that the rows told, and names at their defaults."""
+    if found.reason:
+        renamed = ", ".join(f"{key}={column}" for key, column in found.columns.items())
+        yield f"format {found.formatting}, since {found.reason}{f' (so {renamed})' if renamed else ''}"
+    kept = asdict(complete_columns(found.formatting, entry.columns, ""))
+    columns = [f"{key}={name}" for key, name in kept.items() if name in row and key not in entry.columns]
+    if entry.columns and columns:
+        yield f"columns that its entry does not name keep their defaults: {', '.join(columns)} {_DIFFERENCE}"
+    tags = asdict(complete_tags(found.formatting, entry.tags, ""))
+    others = [f"{key}={name}" for key, name in tags.items() if key not in entry.tags]
+    if entry.tags and others:
+        yield f"tags that its entry does not name keep their defaults: {', '.join(others)} {_DIFFERENCE}"
 
 
-def _formatting_of(row: Mapping[str, Any], path: Path) -> Formatting:
-    """Return the format that the columns of a row speak for."""
-    for column, formatting in _TELLTALE_COLUMNS.items():
-        if column in row:
-            return formatting
-    raise DataError(
-        f"{path}: the columns {', '.join(map(repr, row))} are none of {', '.join(_TELLTALE_COLUMNS)}. "
-        "List the file in dataset_info with its formatting and columns."
-    )
-
-
-_TELLTALE_COLUMNS: Mapping[str, Formatting] = {
-    "messages": "openai",
-    "conversations": "sharegpt",
-    "instruction": "alpaca",
-    "text": "text",
-}
+_DIFFERENCE = "(LLaMA-Factory has none where some are named)"

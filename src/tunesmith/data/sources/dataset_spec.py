@@ -9,6 +9,10 @@ from typing import Any, Literal, TypeVar, get_args
 from tunesmith.errors import DataError
 
 Formatting = Literal["alpaca", "sharegpt", "openai", "text"]
+TurnOrderPolicy = Literal["error", "merge", "skip"]
+SOURCE_KEYS = ("ms_hub_url", "om_hub_url", "hf_hub_url", "script_url", "cloud_file_name", "file_name")
+"""Keys of an entry that say where its rows are."""
+
 Names = TypeVar("Names", "Columns", "Tags")
 
 
@@ -71,9 +75,15 @@ DEFAULT_TAGS: Mapping[Formatting, Tags] = {
 }
 
 _LATER_COLUMNS = ("images", "videos", "audios", "chosen", "rejected", "kto_tag")
-_LATER_KEYS = ("hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name", "subset", "folder")
 _KEYS: Mapping[str, type] = {
+    "hf_hub_url": str,
+    "ms_hub_url": str,
+    "om_hub_url": str,
+    "script_url": str,
+    "cloud_file_name": str,
     "file_name": str,
+    "subset": str,
+    "folder": str,
     "formatting": str,
     "ranking": bool,
     "num_samples": int,
@@ -103,20 +113,40 @@ class DatasetSpec:
     row_variables: tuple[tuple[str, str], ...] = field(default=())
     """Words that are filled into `{{name}}` places of the rows."""
 
+    stringify_values: bool = False
+    """Take numbers, lists and objects as their JSON text where a row should have text."""
+
+    turn_order_policy: TurnOrderPolicy = "merge"
+    """What becomes of turns in an order that cannot be learnt from."""
+
+    declared: tuple[str, ...] = ()
+    """Columns that somebody wrote down, so that it is a mistake when no row has them."""
+
+    notes: tuple[str, ...] = ()
+    """How the rows are read, in words, where that was not said in so many words."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetEntry:
     """An entry of a catalogue whose keys and types have been checked; files are not looked at yet."""
 
     name: str
-    file_name: str | None
-    formatting: Formatting
-    columns: Columns
-    tags: Tags
-    ranking: bool
-    num_samples: int | None
-    split: str
-    later_keys: tuple[str, ...]
+    sources: Mapping[str, str]
+    """Keys that say where the rows are, with their values."""
+
+    formatting: Formatting | None = None
+    """Nothing where the rows have to tell."""
+
+    columns: Mapping[str, str | None] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """What the entry names; see `complete_columns` and `complete_tags` for the rest."""
+
+    ranking: bool = False
+    num_samples: int | None = None
+    split: str = "train"
+    subset: str | None = None
+    folder: str | None = None
+    later_keys: tuple[str, ...] = ()
     """Keys in use that this version cannot follow. Refused when the entry is used, not when it is only listed."""
 
 
@@ -134,7 +164,7 @@ def parse_entry(name: str, raw: object, place: str) -> DatasetEntry:
     where = f"{place}, data set {name!r}"
     if not isinstance(raw, Mapping):
         raise DataError(f"{where}: expected an object with file_name, columns ..., found {type(raw).__name__}")
-    problems = _unknown_keys(raw, (*_KEYS, *_LATER_KEYS))
+    problems = _unknown_keys(raw, tuple(_KEYS))
     problems += [
         f"{key} is {raw[key]!r}; expected {_type_name(expected)}"
         for key, expected in _KEYS.items()
@@ -142,25 +172,46 @@ def parse_entry(name: str, raw: object, place: str) -> DatasetEntry:
     ]
     if problems:
         raise DataError(f"{where}: " + "; ".join(problems))
-    formatting = _parse_formatting(raw.get("formatting") or "alpaca", where)
+    formatting = _parse_formatting(raw["formatting"], where) if raw.get("formatting") else None
     num_samples = raw.get("num_samples")
     if num_samples is not None and num_samples < 1:
         raise DataError(f"{where}: num_samples is {num_samples}; it must be 1 or more")
-    columns = raw.get("columns") or {}
-    later = [key for key in _LATER_KEYS if raw.get(key)]
-    later += [f"columns.{key}" for key in _LATER_COLUMNS if columns.get(key)]
+    columns, tags = raw.get("columns") or {}, raw.get("tags") or {}
     known_columns = {key: value for key, value in columns.items() if key not in _LATER_COLUMNS}
+    # Every format has the same keys, so that they can be checked before the format is known.
+    complete_columns(formatting or "alpaca", known_columns, where)
+    complete_tags(formatting or "alpaca", tags, where)
     return DatasetEntry(
         name=name,
-        file_name=raw.get("file_name"),
+        sources={key: raw[key] for key in SOURCE_KEYS if raw.get(key)},
         formatting=formatting,
-        columns=_merged(DEFAULT_COLUMNS[formatting], known_columns, f"{where}, columns", _LATER_COLUMNS),
-        tags=_merged(DEFAULT_TAGS[formatting], raw.get("tags") or {}, f"{where}, tags"),
+        columns=known_columns,
+        tags=tags,
         ranking=bool(raw.get("ranking", False)),
         num_samples=num_samples,
         split=raw.get("split") or "train",
-        later_keys=tuple(later),
+        subset=raw.get("subset"),
+        folder=raw.get("folder"),
+        later_keys=tuple(f"columns.{key}" for key in _LATER_COLUMNS if columns.get(key)),
     )
+
+
+def complete_columns(formatting: Formatting, given: Mapping[str, Any], where: str) -> Columns:
+    """Return the columns of a format with what an entry names put over them; LLaMA-Factory empties the rest instead.
+
+    Raises:
+        DataError: The entry names unknown columns, or not as text.
+    """
+    return _merged(DEFAULT_COLUMNS[formatting], given, f"{where}, columns", _LATER_COLUMNS)
+
+
+def complete_tags(formatting: Formatting, given: Mapping[str, Any], where: str) -> Tags:
+    """Return the tags of a format with what an entry names put over them; LLaMA-Factory empties the rest instead.
+
+    Raises:
+        DataError: The entry names unknown tags, or not as text.
+    """
+    return _merged(DEFAULT_TAGS[formatting], given, f"{where}, tags")
 
 
 def _parse_formatting(name: str, where: str) -> Formatting:
@@ -173,7 +224,6 @@ def _parse_formatting(name: str, where: str) -> Formatting:
 
 
 def _merged(defaults: Names, given: Mapping[str, Any], where: str, also_known: tuple[str, ...] = ()) -> Names:
-    """Return the defaults with what is given put over them; LLaMA-Factory empties the rest instead."""
     names: tuple[str, ...] = tuple(entry.name for entry in fields(defaults))
     problems = _unknown_keys(given, (*names, *also_known))
     optional = isinstance(defaults, Columns)

@@ -30,6 +30,11 @@ def is_pattern(name: str) -> bool:
     return glob.has_magic(name)
 
 
+def has_match(pattern: Path) -> bool:
+    """Return whether there is a file on this disk that a pattern stands for."""
+    return is_pattern(str(pattern)) and next(glob.iglob(str(pattern), recursive=True), None) is not None
+
+
 def build_path(name: str, folder: Path | None = None) -> Path:
     """Return the path of a name: in an object store, in a folder, or as it is.
 

@@ -5,10 +5,12 @@ in the next, and `007` in a CSV file stays `007`.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
 
 from tunesmith.data.sources.columnar import read_arrow, read_parquet
 from tunesmith.data.sources.compression import damage_errors, find_file_type
@@ -44,16 +46,21 @@ def read_rows(spec: DatasetSpec, chunk_rows: int = 1000) -> Iterator[list[RawRow
         yield chunk
 
 
-def peek_row(path: Path) -> Values:
-    """Return the first row of a file.
+def peek_rows(files: Sequence[Path], num_rows: int = 1) -> list[RawRow]:
+    """Return the first rows of a data set, fewer where it has no more.
 
     Raises:
-        DataError: The file has no rows.
+        DataError: A file cannot be read.
     """
-    first = next(read_file(path), None)
-    if first is None:
-        raise DataError(f"{path} has no rows")
-    return first.values
+    return list(islice(chain.from_iterable(map(read_file, files)), num_rows))
+
+
+def count_rows(path: Path) -> int:
+    """Return the number of rows of a file; Parquet says it, the others are read."""
+    if find_file_type(path) == ".parquet":
+        with path.open("rb") as file:
+            return int(pq.read_metadata(file).num_rows)
+    return sum(1 for _ in read_file(path))
 
 
 def read_file(path: Path) -> Iterator[RawRow]:

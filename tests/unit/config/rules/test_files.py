@@ -124,9 +124,19 @@ def test_a_missing_or_broken_catalogue_is_said(folder, problems):
 
 
 @pytest.mark.parametrize("place", ["ONLINE", "REMOTE:org/catalogue"])
-def test_catalogues_on_a_hub_are_known_and_refused(problems, place):
-    (found,) = problems(dataset_dir=place)
-    assert "catalogues on a hub are known, but not supported yet; name a folder." in found
+def test_names_of_a_hub_are_not_looked_up_before_a_run(problems, place):
+    assert problems(dataset_dir=place) == []
+
+
+@pytest.mark.parametrize("name", ["hub:owner/name", "s3://bucket/rows.jsonl", "data/*.json"])
+def test_a_name_may_say_itself_where_the_rows_are(problems, folder, name):
+    (folder / "data" / "a.json").write_text("[]")
+    assert problems(dataset=name) == []
+
+
+def test_a_pattern_that_nothing_is_like_is_refused(problems):
+    (found,) = problems(dataset="data/*.nothing")
+    assert "`dataset` has 'data/*.nothing', which is neither" in found
 
 
 def test_an_output_folder_has_to_be_named(problems):

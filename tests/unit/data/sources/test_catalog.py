@@ -2,6 +2,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from upath import UPath
 
 from tunesmith.data.sources import Columns, load_catalog, read_rows
 from tunesmith.errors import DataError
@@ -16,7 +17,17 @@ def folder(tmp_path):
 def catalog(folder, inline=None, **entries):
     if entries:
         (folder / "dataset_info.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(entries).encode())
-    return load_catalog(SimpleNamespace(dataset_dir=str(folder), dataset_info=inline, row_variables={"name": "Ada"}))
+    return load_catalog(settings(folder, inline))
+
+
+def settings(folder, inline=None):
+    return SimpleNamespace(
+        dataset_dir=str(folder),
+        dataset_info=inline,
+        row_variables={"name": "Ada"},
+        stringify_values=True,
+        turn_order_policy="skip",
+    )
 
 
 def test_an_entry_of_the_file_is_found(folder):
@@ -49,13 +60,15 @@ def test_without_a_catalogue_the_missing_file_is_named(folder):
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"hf_hub_url": "a/b"}, "uses hf_hub_url, which is known but not yet supported"),
+        ({"om_hub_url": "a/b"}, "has only om_hub_url: the hub of Modelers is known but not yet supported"),
+        ({"script_url": "load.py"}, "has only script_url: loading scripts are not run any more"),
+        ({"cloud_file_name": "rows.json"}, "cloud_file_name is 'rows.json'; an address such as s3://"),
         ({"file_name": "rows.json", "columns": {"images": "i"}}, "uses columns.images, which is known but not yet"),
-        ({"formatting": "alpaca"}, "has no file_name"),
+        ({"formatting": "alpaca"}, "names no place of its rows; set file_name"),
         ({"file_name": "gone.json"}, "gone.json does not exist"),
         ({"file_nam": "rows.json"}, r"info.json, data set 'toy': unknown key 'file_nam' \(did you mean 'file_name'"),
         ("rows.json", "expected an object with file_name, columns ..., found str"),
-        ({"file_name": "rows.json", "split": "test"}, "split is 'test'; local files have the split 'train'"),
+        ({"file_name": "rows.json", "split": "test"}, "split is 'test'; files have the split 'train'"),
     ],
 )
 def test_entries_that_cannot_be_used_are_refused_only_when_used(folder, entry, message):
@@ -70,7 +83,7 @@ def test_entries_that_cannot_be_used_are_refused_only_when_used(folder, entry, m
 )
 def test_split_selects_a_range_of_rows(folder, split, expected):
     (folder / "many.jsonl").write_text("".join(f'{{"n": {n}}}\n' for n in range(4)), encoding="utf-8")
-    spec = catalog(folder, toy={"file_name": "many.jsonl", "split": split}).resolve("toy")
+    spec = catalog(folder, toy={"file_name": "many.jsonl", "split": split, "formatting": "text"}).resolve("toy")
     assert [row.values["n"] for chunk in read_rows(spec) for row in chunk] == expected
 
 
@@ -92,8 +105,56 @@ def test_a_path_is_a_data_set_whose_format_shows_in_its_columns(folder, name, co
 
 def test_a_path_whose_columns_say_nothing_is_refused(folder):
     (folder / "odd.jsonl").write_text('{"foo": 1}', encoding="utf-8")
-    with pytest.raises(DataError, match=r"the columns 'foo' are none of messages, conversations, instruction, text"):
+    with pytest.raises(DataError, match=r"odd.jsonl: the columns 'foo' do not say how the rows are meant"):
         catalog(folder).resolve("odd.jsonl")
+
+
+def test_the_format_is_told_by_the_rows_where_the_entry_does_not_and_the_reason_is_kept(folder):
+    (folder / "turns.jsonl").write_text('{"chat": [{"role": "user", "content": "a"}]}', encoding="utf-8")
+    spec = catalog(folder, toy={"file_name": "turns.jsonl", "columns": {"messages": "chat"}}).resolve("toy")
+    assert (spec.formatting, spec.columns.messages, spec.declared) == ("openai", "chat", ("chat",))
+    assert spec.notes == ("format openai, since the turns in column 'chat' have 'role' and 'content'",)
+
+
+def test_names_that_keep_their_defaults_are_told_as_a_difference(folder):
+    (folder / "rows.json").write_text('[{"q": "a", "input": "b", "output": "c"}]', encoding="utf-8")
+    entry = {
+        "file_name": "rows.json",
+        "formatting": "alpaca",
+        "columns": {"prompt": "q"},
+        "tags": dict.fromkeys(("role_tag", "content_tag", "user_tag", "assistant_tag", "system_tag"), "x"),
+    }
+    difference = "(LLaMA-Factory has none where some are named)"
+    assert catalog(folder, toy=entry).resolve("toy").notes == (
+        f"columns that its entry does not name keep their defaults: query=input, response=output {difference}",
+        (
+            "tags that its entry does not name keep their defaults: observation_tag=observation, "
+            f"function_tag=function_call {difference}"
+        ),
+    )
+
+
+def test_what_a_file_has_no_use_for_is_told(folder):
+    entry = {"file_name": "rows.json", "formatting": "alpaca", "subset": "en", "folder": "x"}
+    assert catalog(folder, toy=entry).resolve("toy").notes == (
+        "subset and folder is not used: only repositories on a hub have one",
+    )
+
+
+def test_patterns_and_addresses_are_data_sets(folder):
+    place = UPath("memory://shelf/rows.json")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text('[{"text": "a"}]')
+    assert catalog(folder).resolve("r*.json").files == (folder / "rows.json",)
+    assert catalog(folder).resolve(str(place)).formatting == "text"
+    names = catalog(folder, toy={"cloud_file_name": str(place), "file_name": "gone.json"})
+    assert [str(file) for file in names.resolve("toy").files] == [str(place)]
+    place.fs.rm("/shelf", recursive=True)
+
+
+def test_how_all_data_sets_are_read_reaches_each(folder):
+    spec = catalog(folder).resolve("rows.json")
+    assert (spec.row_variables, spec.stringify_values, spec.turn_order_policy) == ((("name", "Ada"),), True, "skip")
 
 
 def test_a_file_that_is_not_json_is_named_with_its_line(folder):
@@ -107,9 +168,3 @@ def test_a_file_that_is_not_json_is_named_with_its_line(folder):
     (folder / "dataset_info.json").write_text("[]", encoding="utf-8")
     with pytest.raises(DataError, match="expected an object of data sets by name, found list"):
         catalog(folder)
-
-
-@pytest.mark.parametrize("place", ["ONLINE", "REMOTE:a/b"])
-def test_catalogues_on_a_hub_are_not_yet_supported(place):
-    with pytest.raises(DataError, match="known but not yet supported"):
-        load_catalog(SimpleNamespace(dataset_dir=place, dataset_info=None, row_variables={}))

@@ -1,6 +1,6 @@
 import pytest
 
-from tunesmith.data.sources.dataset_spec import DEFAULT_TAGS, Columns, parse_entry
+from tunesmith.data.sources.dataset_spec import DEFAULT_TAGS, Columns, complete_columns, complete_tags, parse_entry
 from tunesmith.errors import DataError
 
 
@@ -8,24 +8,27 @@ def parse(**entry):
     return parse_entry("toy", entry, "info.json")
 
 
-def test_an_entry_has_the_defaults_of_its_format():
-    assert parse(file_name="a.json").columns == Columns(prompt="instruction", query="input", response="output")
-    assert parse(file_name="a", formatting="sharegpt").columns == Columns(messages="conversations")
-    assert parse(file_name="a", formatting="openai").tags == DEFAULT_TAGS["openai"]
+def test_a_format_has_defaults_for_what_an_entry_does_not_name():
+    assert complete_columns("alpaca", {}, "") == Columns(prompt="instruction", query="input", response="output")
+    assert complete_columns("sharegpt", {}, "") == Columns(messages="conversations")
+    assert complete_columns("alpaca", {"prompt": "q", "query": None}, "") == Columns(prompt="q", response="output")
+    assert complete_tags("openai", {}, "") == DEFAULT_TAGS["openai"]
+    tags = complete_tags("sharegpt", {"user_tag": "me"}, "")
+    assert (tags.user_tag, tags.assistant_tag) == ("me", "gpt")
 
 
-def test_columns_and_tags_that_are_given_leave_the_other_defaults():
-    entry = parse(file_name="a", columns={"prompt": "q"}, tags={"user_tag": "me"})
-    assert entry.columns == Columns(prompt="q", query="input", response="output")
-    assert (entry.tags.user_tag, entry.tags.assistant_tag) == ("me", "gpt")
-    assert parse(file_name="a", columns={"query": None}).columns.query is None
+def test_an_entry_says_what_it_names_and_nothing_more():
+    entry = parse(file_name="a", hf_hub_url="a/b", subset="x", columns={"prompt": "q"}, tags={"user_tag": "me"})
+    assert entry.sources == {"hf_hub_url": "a/b", "file_name": "a"}
+    assert (entry.columns, entry.tags, entry.formatting) == ({"prompt": "q"}, {"user_tag": "me"}, None)
+    assert (entry.subset, entry.folder, entry.split) == ("x", None, "train")
 
 
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
         ({"colums": {}}, r"info.json, data set 'toy': unknown key 'colums' \(did you mean 'columns'\?\)"),
-        ({"qqqqqq": 1}, r"unknown key 'qqqqqq' \(known: file_name, "),
+        ({"qqqqqq": 1}, r"unknown key 'qqqqqq' \(known: hf_hub_url, "),
         ({"columns": {"promt": "q"}}, r"columns: unknown key 'promt' \(did you mean 'prompt'\?\)"),
         ({"tags": {"user": "q"}}, r"tags: unknown key 'user' \(did you mean 'user_tag'\?\)"),
         ({"columns": {"prompt": 3}}, "prompt is 3; expected the name of a column as text"),
@@ -54,5 +57,4 @@ def test_an_entry_that_is_no_object_is_refused():
 
 
 def test_what_comes_later_is_remembered_and_not_refused():
-    entry = parse(hf_hub_url="a/b", columns={"images": "pics"}, subset="x")
-    assert entry.later_keys == ("hf_hub_url", "subset", "columns.images")
+    assert parse(columns={"images": "pics", "prompt": "q"}).later_keys == ("columns.images",)

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.data.formats.specs import spec_of
 from tunesmith.data.sources import read_rows
 from tunesmith.data.sources.files import find_files
-from tunesmith.data.sources.rows import peek_row
+from tunesmith.data.sources.rows import count_rows, peek_rows
 from tunesmith.errors import DataError
 
 ROWS = [{"a": "é🙂", "b": "x\ny"}, {"a": "", "b": "2"}, {"a": "007", "b": "z"}]
@@ -130,9 +130,17 @@ def test_files_that_cannot_be_read_are_refused(tmp_path, name, message):
         find_files(tmp_path / name, "toy")
 
 
-def test_a_file_without_rows_cannot_say_its_format(tmp_path):
-    with pytest.raises(DataError, match="has no rows"):
-        peek_row(write(tmp_path / "a.jsonl", "\n"))
+def test_the_first_rows_and_their_number_are_those_over_all_files(tmp_path):
+    empty, two = write(tmp_path / "a.jsonl", "\n"), write(tmp_path / "b.jsonl", '{"n": 1}\n{"n": 2}\n')
+    assert [row.values["n"] for row in peek_rows((empty, two))] == [1]
+    assert [row.values["n"] for row in peek_rows((empty, two), 5)] == [1, 2]
+    assert peek_rows((empty,)) == []
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "c.parquet")
+    assert [count_rows(path) for path in (empty, two, tmp_path / "c.parquet")] == [0, 2, 3]
+
+
+def test_a_file_without_rows_has_none(tmp_path):
+    write(tmp_path / "a.jsonl", "\n")
     assert read(tmp_path / "a.jsonl") == []
     assert read(write(tmp_path / "a.csv", "")) == []
 
