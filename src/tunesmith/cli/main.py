@@ -45,6 +45,7 @@ COMMANDS: dict[str, Command] = {
     "export": Command("tunesmith.cli.commands.export", "merge an adapter, write a model ready to serve"),
     "preview": Command("tunesmith.cli.commands.preview", "show what the model will see of a row"),
     "data": Command("tunesmith.cli.commands.data", "prepare the data of a run, or report what is in it"),
+    "models": Command("tunesmith.cli.commands.models", "show what a model is, without loading it"),
     "config": Command("tunesmith.cli.commands.config", "check, show or start a configuration file"),
     "quickstart": Command("tunesmith.cli.commands.quickstart", "train the quickstart recipe, show what changed"),
     "env": Command("tunesmith.cli.commands.env", "print versions and hardware, for a bug report"),

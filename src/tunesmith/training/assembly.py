@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from peft import PeftModel
 from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Seq2SeqTrainingArguments, TrainerCallback
 from transformers.integrations import TensorBoardCallback
 
@@ -27,6 +28,7 @@ from tunesmith.training.callbacks.custom import load_callbacks
 from tunesmith.training.callbacks.guards import NumberGuard
 from tunesmith.training.callbacks.interruption import Interruption
 from tunesmith.training.callbacks.last_line import LastLine
+from tunesmith.training.callbacks.ranks import MoveRanks
 from tunesmith.training.callbacks.samples import SamplePrinter, SamplePrompt
 from tunesmith.training.callbacks.schedule import FollowSchedule
 from tunesmith.training.checkpoints import RowOrder
@@ -223,6 +225,8 @@ def _callbacks(
         progress,
         FollowSchedule(),
     ]
+    if isinstance(parts.loaded.model, PeftModel) and parts.config.adapter.finetuning_type == "adalora":
+        callbacks.append(MoveRanks(parts.loaded.model))
     if training.early_stopping_steps is not None:
         callbacks.append(EarlyStoppingCallback(training.early_stopping_steps))
     if training.sample_steps is not None:

@@ -1,7 +1,8 @@
 """First weights of an adapter that are computed when a run begins."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,7 +41,12 @@ def _first_batches(parts: RunParts) -> list[Batch]:
     collate = build_run_collator(parts)
     device = parts.arguments.device
     batches = [collate([rows[place] for place in places[start : start + size]]) for start in range(0, wanted, size)]
-    return [{key: value.to(device) for key, value in batch.items() if key not in BOOKKEEPING_KEYS} for batch in batches]
+    return [_for_model(batch, device) for batch in batches]
+
+
+def _for_model(batch: Mapping[str, Any], device: torch.device) -> Batch:
+    kept = {key: value for key, value in batch.items() if key not in BOOKKEEPING_KEYS}
+    return {key: value.to(device) if isinstance(value, Tensor) else value for key, value in kept.items()}
 
 
 def _loss_of(parts: RunParts) -> Callable[[Batch], Tensor]:

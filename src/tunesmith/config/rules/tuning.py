@@ -93,6 +93,26 @@ def method_gets_what_it_needs(question: Question) -> Iterator[Finding]:
 
 
 @rule()
+def method_can_go_on(question: Question) -> Iterator[Finding]:
+    """Some methods do not save all that their training goes on from."""
+    config, adapter = question.config, question.config.adapter
+    method = PEFT_METHODS.get(adapter.finetuning_type)
+    if method is None or not method.resume_obstacle or not config.training.do_train:
+        return
+    continues = adapter.adapter_name_or_path and not adapter.create_new_adapter
+    for key, asks in (
+        ("resume_from_checkpoint", config.training.resume_from_checkpoint),
+        ("adapter_name_or_path", continues),
+    ):
+        if asks:
+            yield Finding(
+                (key, "finetuning_type"),
+                f"{question.cite(key)} cannot be combined with {question.cite('finetuning_type')}: "
+                f"{method.resume_obstacle}; start a new run without it.",
+            )
+
+
+@rule()
 def prompts_need_rows_apart(question: Question) -> Iterator[Finding]:
     """Learnt prompts stand in front of a row, so every sample needs a row of its own."""
     config = question.config

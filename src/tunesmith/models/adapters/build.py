@@ -174,14 +174,14 @@ def _settings(
     if kind == "lora":
         settings |= {
             "r": config.lora_rank,
-            "lora_alpha": config.lora_alpha if config.lora_alpha is not None else 2 * config.lora_rank,
+            "lora_alpha": _whole(config.lora_alpha) if config.lora_alpha is not None else 2 * config.lora_rank,
             "lora_dropout": config.lora_dropout,
             "target_parameters": list(targets.parameters) or None,
             "use_rslora": config.use_rslora,
             "use_dora": config.use_dora,
             "init_lora_weights": _DIRECT.get(config.init_lora_weights, True),
-            "rank_pattern": dict(config.lora_rank_pattern),
-            "alpha_pattern": dict(config.lora_alpha_pattern),
+            "rank_pattern": {name: _whole(rank) for name, rank in config.lora_rank_pattern.items()},
+            "alpha_pattern": {name: _whole(alpha) for name, alpha in config.lora_alpha_pattern.items()},
             "ensure_weight_tying": _touches_tied_weights(model, copies),
         }
     elif kind == "oft":
@@ -199,6 +199,11 @@ def _settings(
         if kind == "p_tuning":
             settings |= {"encoder_hidden_size": int(model.config.get_text_config().hidden_size)}
     return settings
+
+
+def _whole(number: Any) -> Any:
+    """Return whole numbers as such: other programs read the adapter's settings, and some want them so."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 def _feed_forward(modules: Sequence[str]) -> list[str]:
