@@ -124,7 +124,16 @@ class DataConfig:
     Chosen with `seed`. Cannot be combined with `eval_dataset`."""
 
     streaming: bool = False
-    """Read rows as they come instead of preparing them all first. Known but not supported yet: leave it out."""
+    """Read, encode and pack rows on the way to the model instead of preparing them all first.
+
+    For data that is too much to prepare, or to wait for: the first step comes within seconds whatever the size. Needs
+    `max_steps`, until which the rows are read over and over. With `num_train_epochs` written too, the run ends after so
+    many passes if they come first. Rows are packed with their neighbours alone, which fills packed rows a bit less."""
+
+    buffer_size: PositiveInt = 16384
+    """Rows that are shuffled together with `streaming`, in each process that reads.
+
+    More mixes better, takes memory for so many raw rows, and makes going on from a checkpoint read so many again."""
 
     packing: bool | None = None
     """Put several rows into one of `cutoff_len` tokens. When not set: yes for `pt`, no for the other stages.

@@ -63,7 +63,6 @@ _VALUES_BY_FEATURE: Mapping[str, str] = {
     "pushing to a hub": "export_hub_model_id hub_model_id hub_token hub_strategy hub_revision",
     "vLLM": "vllm_maxlen vllm_gpu_util vllm_max_lora_rank vllm_config",
     "SGLang": "sglang_maxlen sglang_mem_fraction sglang_tp_size sglang_config sglang_lora_backend",
-    "streaming": "buffer_size",
     "other settings for generating in evaluation": "eval_num_beams generation_max_length generation_num_beams"
     " generation_config",
     "tool formats of their own": "tool_format",

@@ -36,7 +36,7 @@ def find_notes(config: "RunConfig") -> Iterator[str]:
     """Yield one sentence for each thing worth knowing."""
     if config.data.max_samples is not None and config.packs:
         yield f"{config.cite('max_samples')} caps the rows of each data set first; then they are packed."
-    if config.training.max_steps > 0 and config.origin("num_train_epochs").is_set:
+    if config.training.max_steps > 0 and config.origin("num_train_epochs").is_set and not config.data.streaming:
         yield f"{config.cite('max_steps')} decides the length; `num_train_epochs` is not used."
     if not config.runs:
         return
@@ -149,6 +149,18 @@ def _without_warm_up(config: "RunConfig") -> Iterator[Unused]:
         yield ("warmup_steps", "warmup_ratio"), f"{config.cite('lr_scheduler_type')} has no warm-up{hint}"
 
 
+def _while_streaming(config: "RunConfig") -> Iterator[Unused]:
+    data = config.data
+    if not data.streaming:
+        yield ("buffer_size",), "it is the shuffle buffer of `streaming: true`"
+        return
+    if config.loading.disable_shuffling or config.loading.train_sampling_strategy == "sequential":
+        yield ("buffer_size",), "rows are not shuffled"
+    if not data.eval_dataset:
+        keys = ("preprocessing_num_workers", "overwrite_cache", "dataset_cache_dir")
+        yield keys, "`streaming: true` keeps nothing, and its workers are those of `dataloader_num_workers`"
+
+
 def _without_conversations(config: "RunConfig") -> Iterator[Unused]:
     if config.objective.stage == "pt":
         yield ("template",), "plain text (`stage: pt`) is learnt as it is"
@@ -190,4 +202,5 @@ _UNUSED: tuple[Callable[["RunConfig"], Iterator[Unused]], ...] = (
     _without_tracker,
     _without_answers,
     _for_other_commands,
+    _while_streaming,
 )

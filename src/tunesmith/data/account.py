@@ -108,6 +108,21 @@ class SetReport:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamReport:
+    """A data set that is read while the run goes on, so that only its files are known before."""
+
+    name: str
+    files: int
+    bytes: int
+    """Size of all files as they are stored."""
+
+    def render(self) -> str:
+        """Return the report as a line."""
+        files = "1 file" if self.files == 1 else f"{self.files:,} files"
+        return f"  {self.name}: read as it comes from {files}, {self.bytes / 1e6:,.1f} MB"
+
+
+@dataclass(frozen=True, slots=True)
 class PackingReport:
     """How full the packed rows are."""
 
@@ -135,6 +150,7 @@ class DataReport:
     """Examples moved from training to evaluation by `val_size`; part of `eval_examples`."""
 
     packing: PackingReport | None = None
+    streams: tuple[StreamReport, ...] = ()
     max_samples: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -146,7 +162,9 @@ class DataReport:
 
     def render(self) -> str:
         """Return the report as a few lines of text for a terminal."""
-        lines = [_HEADER.format("data set", *_COLUMNS)]
+        lines = [stream.render() for stream in self.streams]
+        if self.sets:
+            lines.append(_HEADER.format("data set", *_COLUMNS))
         for report in self.sets:
             lines.extend(_render_set(report))
         if self.max_samples is not None:

@@ -13,6 +13,7 @@ from tunesmith.data.packing import Packs, best_fit_decreasing, concatenate_and_c
 from tunesmith.data.preparation import Preparation, is_packed
 from tunesmith.data.prepared import EVAL_NAME, PreparedData, PreparedSet, TrainableDataset
 from tunesmith.data.splits import hold_back
+from tunesmith.data.streaming.preparation import open_stream, report_streams
 from tunesmith.errors import DataError
 from tunesmith.runtime.ranks import Ranks
 
@@ -39,6 +40,7 @@ def prepare_data(
         DataError: A data set is unknown, unreadable or of the wrong kind, or leaves nothing to train on.
     """
     preparation = Preparation(config, tokenizer, template, ranks or Ranks())
+    stream = open_stream(config, preparation) if config.data.streaming and config.data.dataset else None
     sets = preparation.prepare_sets()
     train = _examples(sets, "train")
     evaluation = _examples(sets, "eval")
@@ -59,9 +61,10 @@ def prepare_data(
         eval_examples=0 if evaluation is None else len(evaluation),
         held_back_examples=held_back,
         packing=_packing_report(packed_train, config.data.cutoff_len),
+        streams=() if stream is None else report_streams(stream),
         max_samples=config.data.max_samples,
     )
-    return PreparedData(packed_train, evals, report, sets)
+    return PreparedData(packed_train, evals, report, sets, stream)
 
 
 def _examples(sets: Sequence[PreparedSet], role: str) -> ExampleDataset | None:

@@ -76,7 +76,7 @@ class Preparation:
         """Encode every data set that the run names, or take it from the cache."""
         data = self.config.data
         catalog = load_catalog(data, HubAccess.of(self.config.model))
-        trained = [catalog.resolve(name) for name in data.dataset]
+        trained = [] if data.streaming else [catalog.resolve(name) for name in data.dataset]
         measured = [catalog.resolve(name) for name in data.eval_dataset]
         check_named_once(trained, "dataset", val_size=data.val_size)
         check_named_once(measured, "eval_dataset")

@@ -8,6 +8,8 @@ from tunesmith.data.account import DataReport, Tally
 from tunesmith.data.loading.datasets import ExampleDataset, PackedDataset
 from tunesmith.data.loading.encoded import EncodedRows
 from tunesmith.data.sources import DatasetSpec
+from tunesmith.data.streaming.places import is_streamed
+from tunesmith.data.streaming.source import StreamSource
 
 TrainableDataset = ExampleDataset | PackedDataset
 
@@ -39,6 +41,8 @@ class PreparedData:
 
     report: DataReport
     sets: tuple[PreparedSet, ...]
+    stream: StreamSource | None = None
+    """Rows to train on that are read while the run goes on; `train` is `None` then."""
 
     def describe_row(self, row_id: int) -> str:
         """Return where a row comes from: `data set identity, file identity.json, row 17` (counted from 1).
@@ -46,6 +50,8 @@ class PreparedData:
         Args:
             row_id: As in an example or in the `row_ids` of a batch.
         """
+        if self.stream is not None and is_streamed(row_id):
+            return self.stream.describe_row(row_id)
         number = bisect_right([item.first_row_id for item in self.sets], row_id) - 1
         source = self.sets[number] if number >= 0 else None
         place = source.rows.find_place(row_id - source.first_row_id) if source else None

@@ -149,4 +149,6 @@ def build_training_arguments(config: RunConfig, autocast_dtype: torch.dtype | No
         logging_nan_inf_filter=False,
         remove_unused_columns=False,
         restore_callback_states_from_checkpoint=True,
+        # A stream knows its place; skipping what was used would read it all again.
+        ignore_data_skip=config.data.streaming,
     )

@@ -110,6 +110,7 @@ def assemble_trainer(parts: RunParts, point: ResumePoint | None) -> AssembledTra
             loading=resolve_policy(parts.config.loading, parts.arguments.device.type, describe_rows_of(parts.data)),
             settings=decisive_settings(parts.config),
             sampler=sampler,
+            stream=parts.data.stream,
             save_total_limit=parts.config.training.save_total_limit,
             lora_plus=_lora_plus(parts.config),
             neftune_noise_alpha=parts.config.training.neftune_noise_alpha,
@@ -146,7 +147,7 @@ def _row_order(parts: RunParts) -> tuple[RowOrder, EpochSampler | None]:
         gradient_accumulation_steps=training.gradient_accumulation_steps,
         num_processes=parts.ranks.world_size,
         seed=seed,
-        strategy=strategy,
+        strategy=strategy if parts.data.stream is None else f"streaming, {strategy}",
         drop_last=config.loading.dataloader_drop_last,
     )
     if rows is None:
@@ -252,6 +253,8 @@ def _sample_prompts(parts: RunParts) -> list[SamplePrompt]:
     if written:
         return [SamplePrompt(text, _prompt_ids(parts, text)) for text in written]
     rows: Any = parts.data.evals.get(EVAL_NAME, parts.data.train)
+    if rows is None:
+        rows = parts.data.stream.peek(_NUM_SAMPLE_PROMPTS) if parts.data.stream is not None else ()
     prompts: list[SamplePrompt] = []
     for index in range(min(_NUM_SAMPLE_PROMPTS, len(rows))):
         row = rows[index]

@@ -77,10 +77,11 @@ def _steps(parts: RunParts, schedule: Schedule, point: ResumePoint | None) -> st
     factors = f"{training.per_device_train_batch_size} x {training.gradient_accumulation_steps} accumulated"
     if parts.ranks.world_size > 1:
         factors += f" x {parts.ranks.world_size} processes"
-    text = (
-        f"{schedule.total_steps:,}, each of {schedule.rows_per_step:,} rows ({factors}), "
-        f"{schedule.total_steps / schedule.steps_per_epoch:.2f} epochs"
-    )
+    text = f"{schedule.total_steps:,}, each of {schedule.rows_per_step:,} rows ({factors})"
+    if schedule.steps_per_epoch is not None:
+        text += f", {schedule.total_steps / schedule.steps_per_epoch:.2f} epochs"
+    elif parts.data.stream is not None and (epochs := parts.data.stream.options.epochs) is not None:
+        text += f", or fewer: it ends after {epochs} pass{'' if epochs == 1 else 'es'} over the rows"
     return text if point is None else f"{text}; going on after step {point.manifest.step:,}"
 
 

@@ -1,5 +1,6 @@
 """What a run leaves in its folder."""
 
+import json
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -15,9 +16,12 @@ from tunesmith.training.monitoring.pace import render_duration
 from tunesmith.training.monitoring.plot import plot_run
 from tunesmith.training.plan import PLAN_FILE
 from tunesmith.training.resume import ResumePoint, save_run_id
+from tunesmith.training.streaming import report_streamed
 from tunesmith.training.trainer import ObjectiveTrainer
 
 logger = logging.getLogger(__name__)
+
+DATA_REPORT = "data_report.json"
 
 
 def save_settings(parts: RunParts, plan: str, *, run_id: str) -> None:
@@ -30,7 +34,7 @@ def save_settings(parts: RunParts, plan: str, *, run_id: str) -> None:
         save_run_id(parts.output_dir, run_id)
     write_text_atomic(parts.output_dir / "run.yaml", parts.config.to_yaml())
     write_text_atomic(parts.output_dir / PLAN_FILE, plan + "\n")
-    write_json_atomic(parts.output_dir / "data_report.json", account)
+    write_json_atomic(parts.output_dir / DATA_REPORT, account)
 
 
 def save_training(parts: RunParts, trainer: ObjectiveTrainer, metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,8 +43,21 @@ def save_training(parts: RunParts, trainer: ObjectiveTrainer, metrics: Mapping[s
     trainer.save_model()
     trainer.save_state()
     trainer.save_metrics("train", figures)
+    _save_streamed(parts, trainer)
     logger.info("%s", render_summary(parts, trainer, figures))
     return figures
+
+
+def _save_streamed(parts: RunParts, trainer: ObjectiveTrainer) -> None:
+    """Complete the account of rows with those that were read on the way."""
+    if trainer.stream is None or parts.data.stream is None:
+        return
+    gathered = trainer.gather(trainer.stream.loader.tallies)
+    if parts.ranks.is_main:
+        path = parts.output_dir / DATA_REPORT
+        account = json.loads(path.read_text(encoding="utf-8"))
+        account["streamed"] = report_streamed(parts.data.stream, gathered)
+        write_json_atomic(path, account)
 
 
 def _training_figures(parts: RunParts, trainer: ObjectiveTrainer) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from tunesmith.training.lineage import check_same_run
 from tunesmith.training.plan import render_plan
 from tunesmith.training.results import save_evaluation, save_plot, save_predictions, save_settings, save_training
 from tunesmith.training.resume import ResumePoint, resolve_resume_point
-from tunesmith.training.schedule import Schedule, estimate_schedule
+from tunesmith.training.schedule import Schedule, estimate_schedule, stream_schedule
 from tunesmith.training.trainer import ObjectiveTrainer
 
 logger = logging.getLogger(__name__)
@@ -124,6 +124,8 @@ def _resolve_schedule(config: RunConfig, data: PreparedData, ranks: Ranks) -> Sc
     training = config.training
     if not training.do_train and (training.do_eval or training.do_predict):
         return None
+    if data.stream is not None:
+        return stream_schedule(config, ranks)
     return estimate_schedule(config, 0 if data.train is None else len(data.train), ranks)
 
 

@@ -16,7 +16,9 @@ class Schedule:
     rows_per_step: int
     """Rows (or packs) of one optimiser step, over all processes."""
 
-    steps_per_epoch: int
+    steps_per_epoch: int | None
+    """`None` where rows are streamed: nobody counts them."""
+
     total_steps: int
     rows_left_out: int
     """Rows (or packs) of each epoch that `dataloader_drop_last` leaves out; other ones each time rows are shuffled."""
@@ -44,6 +46,17 @@ def estimate_schedule(config: RunConfig, num_rows: int, ranks: Ranks) -> Schedul
         steps_per_epoch=steps,
         total_steps=training.max_steps if training.max_steps > 0 else math.ceil(training.num_train_epochs * steps),
         rows_left_out=num_rows - per_process * size * ranks.world_size if drop_last else 0,
+    )
+
+
+def stream_schedule(config: RunConfig, ranks: Ranks) -> Schedule:
+    """Return the steps of a run whose rows are read as they come; `max_steps` decides."""
+    training = config.training
+    return Schedule(
+        rows_per_step=training.per_device_train_batch_size * training.gradient_accumulation_steps * ranks.world_size,
+        steps_per_epoch=None,
+        total_steps=training.max_steps,
+        rows_left_out=0,
     )
 
 

@@ -73,6 +73,7 @@ class ObjectiveTrainer(FedTrainer):
             embeddings = find_base_model(self.model).get_input_embeddings()
             self._noise = EmbeddingNoise(embeddings, plan.neftune_noise_alpha)
         self._watch_time()
+        self._open_stream()
         # Both write to the terminal on their own; monitoring/ does it here.
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
@@ -217,6 +218,8 @@ class ObjectiveTrainer(FedTrainer):
         """Go on counting where a checkpoint left off; `train(resume_from_checkpoint)` brings the weights back."""
         states = load_run_state(point)["meters"]
         self.meter.load_state(states[self._ranks.rank])
+        if self.stream is not None:
+            self.stream.load(point.path)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         """Write a checkpoint beside its place and rename it when it is whole."""
@@ -239,7 +242,9 @@ class ObjectiveTrainer(FedTrainer):
             self._save_optimizer_and_scheduler(str(staging))
             self._save_scaler(str(staging))
             self._save_rng_state(str(staging))
-        meters = self._gather_meter_states()
+        if self.stream is not None:
+            self.stream.save(staging)
+        meters = self.gather(self.meter.state())
         if self.args.should_save:
             self._note_callback_states()
             self.state.save_to_json(str(staging / "trainer_state.json"))
@@ -276,13 +281,13 @@ class ObjectiveTrainer(FedTrainer):
                 states.setdefault(type(callback).__name__, []).append(callback.state())
         self.state.stateful_callbacks = states
 
-    def _gather_meter_states(self) -> list[dict[str, Any]]:
-        own = self.meter.state()
+    def gather(self, own: Any) -> list[Any]:
+        """Return what each process has, in their order; all of them have to ask."""
         if self.accelerator.num_processes == 1:
             return [own]
-        states: list[Any] = [None] * self.accelerator.num_processes
-        torch.distributed.all_gather_object(states, own)
-        return states
+        gathered: list[Any] = [None] * self.accelerator.num_processes
+        torch.distributed.all_gather_object(gathered, own)
+        return gathered
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """Write the model or adapter and the tokenizer with its template; nothing that has to be unpickled."""

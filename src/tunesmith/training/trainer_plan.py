@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tunesmith.data.loading.samplers import EpochSampler
+from tunesmith.data.streaming.source import StreamSource
 from tunesmith.training.checkpoints import RowOrder
 from tunesmith.training.io.settings import LoaderPolicy
 from tunesmith.training.optimizers import LoraPlusRates
@@ -21,6 +22,9 @@ class TrainerPlan:
     order: RowOrder
     sampler: EpochSampler | None
     """Order of the training rows; `None` for a run that only evaluates."""
+
+    stream: StreamSource | None = None
+    """Rows that are read while the run goes on, in place of a training set and its order."""
 
     loading: LoaderPolicy = field(default_factory=LoaderPolicy)
     """How batches are made ahead of time."""

@@ -52,7 +52,6 @@ def test_every_new_name_exists():
         ("use_unsloth", True, "known, but not supported yet (faster kernels); remove it or leave it at false or null"),
         ("low_cpu_mem_usage", False, "known, but only true or null is supported yet; remove it"),
         ("remove_unused_columns", True, "known, but only false or null is supported yet; remove it"),
-        ("buffer_size", 8, "known, but not supported yet (streaming)"),
     ],
 )
 def test_known_keys_are_refused_with_these_words(problems, key, value, refusal):

@@ -70,23 +70,6 @@ def padding_is_there_to_be_learnt(question: Question) -> Iterator[Finding]:
 
 
 @rule()
-def streaming_is_not_supported_yet(question: Question) -> Iterator[Finding]:
-    """Streaming is known and refused until a run can use it; what it will need is said in the same breath."""
-    config = question.config
-    if not config.data.streaming:
-        return
-    yield Finding(
-        ("streaming",), "`streaming: true`: reading rows as they come is known, but not supported yet; remove it."
-    )
-    if config.training.max_steps < 1 and not question.is_set("num_train_epochs"):
-        yield Finding(
-            ("streaming", "max_steps"),
-            "`streaming: true` does not know the number of rows, so the run has no length; set `max_steps` or "
-            "`num_train_epochs`.",
-        )
-
-
-@rule()
 def packing_is_said_once(question: Question) -> Iterator[Finding]:
     """Isolated packing is packing."""
     data = question.config.data

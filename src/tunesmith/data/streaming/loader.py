@@ -14,6 +14,7 @@ from tunesmith.data.collators import Collator
 from tunesmith.data.streaming.source import StreamSource, differences
 from tunesmith.data.streaming.windows import ExampleStream, Item
 from tunesmith.errors import CheckpointError
+from tunesmith.runtime.child_signals import without_child_signals
 from tunesmith.runtime.ranks import Ranks
 
 _FILLER_ROW_ID = -1
@@ -24,7 +25,12 @@ class StreamPlace:
     """Where a stream stands behind a batch. Travels with the batch: what is fetched is not yet trained on."""
 
     state: dict[str, Any]
+    tallies: Sequence[Mapping[str, Any]]
+    """What became of the rows read so far, per data set; see `Tally.to_dict`."""
+
     progress: float
+    """About how many epochs are read."""
+
     is_filler: bool
     """Whether the batch is only there so that all processes take the same number of steps. It has no labels."""
 
@@ -64,12 +70,13 @@ class StreamLoader:
     ) -> None:
         self._source = source
         self._ranks = ranks
-        self._num_workers = source.resolve_workers(num_workers, ranks.world_size)
-        self._num_streams = max(1, self._num_workers)
+        self.num_workers = source.resolve_workers(num_workers, ranks.world_size)
+        self._num_streams = max(1, self.num_workers)
         self._make = (collator, batch_size, drop_last)
         self._options = options
         self._states: list[dict[str, Any] | None] = [None] * self._num_streams
         self._progress = [0.0] * self._num_streams
+        self._tallies: list[Sequence[Mapping[str, Any]]] = [()] * self._num_streams
         self._num_received = 0
 
     @property
@@ -86,8 +93,8 @@ class StreamLoader:
     def tallies(self) -> list[Tally]:
         """What became of the rows that this process has read, per data set."""
         totals = [Tally() for _ in self._source.encoders]
-        for state in self._states:
-            for total, values in zip(totals, state["tallies"] if state else [], strict=False):
+        for own in self._tallies:
+            for total, values in zip(totals, own, strict=False):  # nothing yet from streams that gave no batch
                 total.add(Tally(**values))
         return totals
 
@@ -109,6 +116,7 @@ class StreamLoader:
         place: StreamPlace = batch["stream_place"]
         self._states[place.stream] = place.state
         self._progress[place.stream] = place.progress
+        self._tallies[place.stream] = place.tallies
         self._num_received = place.num_received
         return not place.is_filler
 
@@ -135,22 +143,24 @@ class StreamLoader:
             )
         self._num_received = state["received"]
         self._states = [None if own is None else _from_json(own) for own in state["streams"]]
+        self._tallies = [() if own is None else own["tallies"] for own in self._states]
 
     def _start(self, order: Sequence[int]) -> Iterator[tuple[Batch, StreamPlace]]:
         first = self._ranks.rank * self._num_streams
         tasks = [(first + stream, self._states[stream]) for stream in order]
         batches = _StreamedBatches(self._source, self._make, tasks, self.num_consumers)
-        if not self._num_workers:
+        if not self.num_workers:
             return iter(batches)
         loader = DataLoader(
             batches,
             batch_size=None,
-            num_workers=self._num_workers,
+            num_workers=self.num_workers,
             # Its own generator, or starting a loader would draw from the one that dropout draws from.
             generator=torch.Generator().manual_seed(0),
             **self._options,
         )
-        return iter(loader)
+        with without_child_signals():
+            return iter(loader)
 
 
 class _StreamedBatches(IterableDataset[tuple[Batch, StreamPlace]]):
@@ -177,10 +187,14 @@ class _StreamedBatches(IterableDataset[tuple[Batch, StreamPlace]]):
         collator, batch_size, drop_last = self._make
         while items := _next_items(stream, batch_size):
             if len(items) == batch_size or not drop_last:
-                yield collator(items), StreamPlace(stream.state(), stream.progress, is_filler=False)
+                yield collator(items), _build_place(stream, is_filler=False)
         filler = _build_filler(self._source)
         while True:
-            yield collator([filler]), StreamPlace(stream.state(), stream.progress, is_filler=True)
+            yield collator([filler]), _build_place(stream, is_filler=True)
+
+
+def _build_place(stream: ExampleStream, *, is_filler: bool) -> StreamPlace:
+    return StreamPlace(stream.state(), stream.tallies, stream.progress, is_filler)
 
 
 def _next_items(stream: ExampleStream, count: int) -> list[Item]:

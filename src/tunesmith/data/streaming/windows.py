@@ -105,7 +105,8 @@ class ExampleStream:
         self._given = 0
         self._items: list[Item] = []
         self._tallies = [Tally() for _ in range(num_sets)]
-        self._tallies_before = [tally.to_dict() for tally in self._tallies]
+        self._tallies_now = [tally.to_dict() for tally in self._tallies]
+        self._tallies_before = self._tallies_now
         self._barren_epochs = 1  # one that is read to its end from here, without an example, is one too many
         self.is_ended = False
 
@@ -140,6 +141,7 @@ class ExampleStream:
         self._rows.load(state["rows"])
         self._carried = list(state["carried"])
         self._tallies = [Tally(**values) for values in state["tallies"]]
+        self._tallies_now = state["tallies"]
         self.is_ended = False
         self._barren_epochs = 0  # the rest of this epoch may have none
         self._next_window()
@@ -151,14 +153,14 @@ class ExampleStream:
         return self._rows.progress
 
     @property
-    def tallies(self) -> list[Tally]:
-        """What became of the rows read so far, per data set."""
-        return self._tallies
+    def tallies(self) -> list[dict[str, Any]]:
+        """What became of the rows read so far, per data set, as JSON values."""
+        return self._tallies_now
 
     def _next_window(self) -> None:
         self._window_start = self._rows.state()
         self._carried_before = self._carried
-        self._tallies_before = [tally.to_dict() for tally in self._tallies]
+        self._tallies_before = self._tallies_now
         self._given = 0
         rows = self._rows.take(self._window_rows)
         if not rows:
@@ -167,6 +169,7 @@ class ExampleStream:
         examples, tallies = self._encoder.encode(rows)
         for total, tally in zip(self._tallies, tallies, strict=True):
             total.add(tally)
+        self._tallies_now = [tally.to_dict() for tally in self._tallies]
         if self._pack is None:
             self._items = list(examples)
         else:

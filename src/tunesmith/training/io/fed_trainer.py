@@ -21,6 +21,7 @@ from tunesmith.training.io.feed import BatchFeed
 from tunesmith.training.loaders import ProcessBatches, build_loader
 from tunesmith.training.monitoring.account import TimeAccount, find_events
 from tunesmith.training.monitoring.meter import RunMeter, StepCounts, count_real_tokens
+from tunesmith.training.streaming import StreamEpochs, StreamFeed
 from tunesmith.training.trainer_plan import TrainerPlan
 
 
@@ -32,6 +33,9 @@ class FedTrainer(Trainer):
     meter: RunMeter
     step_record: StepRecord
     optimizer: Any
+    stream: StreamFeed | None = None
+    """Where the batches of training come from in a run that streams."""
+
     feed: BatchFeed | None = None
     """Where the batches of training come from, once it has begun."""
 
@@ -43,10 +47,26 @@ class FedTrainer(Trainer):
         self.meter.account.use_events(find_events(self.args.device))
         self.add_callback(_StepBorders(self.meter.account))
 
+    def _open_stream(self) -> None:
+        """Begin the stream of the plan, if it has one; called once."""
+        if self.plan.stream is None:
+            return
+        self.stream = StreamFeed(
+            self.plan.stream,
+            self.data_collator,
+            self.plan.loading,
+            batch_size=self.args.per_device_train_batch_size,
+            ranks=self._ranks,
+            drop_last=self.args.dataloader_drop_last,
+        )
+        self.add_callback(StreamEpochs(self.stream))
+
     # -- where batches come from -------------------------------------------------------------------------------------
 
     def get_train_dataloader(self) -> Any:
-        """Return this process's batches of the training set."""
+        """Return this process's batches of the training set, or of the rows that are streamed."""
+        if self.stream is not None:
+            return self.stream
         if self.train_dataset is None or self.plan.sampler is None:
             raise ValueError("this trainer was made without a training set")
         batches = ProcessBatches(
@@ -102,19 +122,26 @@ class FedTrainer(Trainer):
         items = [int(self.objective.count_items(batch)) for batch in batches]
         # Without companions the sums stay here: a way to the device and back waits for all of its work.
         place = device if self.accelerator.num_processes > 1 else torch.device("cpu")
+        stream = self.stream
         own = torch.tensor(
             [
                 sum(items),
                 sum(count_real_tokens(batch) for batch in batches),
                 sum(batch["input_ids"].numel() for batch in batches),
                 failure is not None,
+                len(batches) if stream is None else sum(map(stream.has_rows, batches)),
             ],
             device=place,
         )
         with nullcontext() if self.feed is None else self.feed.watching("the batches of the other processes"):
-            all_items, real, computed, failures = self._sum_over_processes(own).tolist()
+            all_items, real, computed, failures, num_batches = self._sum_over_processes(own).tolist()
         if failures:
             self._stop_without_batches(failure)
+        if not num_batches:  # the rows of all processes have ended
+            self.control.should_training_stop = True
+            return [], None
+        for batch in batches if stream is not None else ():
+            stream.advance(batch)
         self.meter.add_step(StepCounts(all_items, real, computed))
         self.step_record.restart(items, [batch["row_ids"].tolist() for batch in batches])
         # No item at all (one-token rows) makes a loss of 0, not a division by 0.

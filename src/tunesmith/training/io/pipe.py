@@ -3,16 +3,15 @@
 import multiprocessing
 import os
 import signal
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
 
+from tunesmith.runtime.child_signals import without_child_signals
 from tunesmith.training.io.making import BatchMaker, MadeBatch, RowMarks, Task, WorkerStart, take_all
 from tunesmith.training.io.settings import LoaderSettings
 
@@ -107,7 +106,7 @@ class WorkerPipe:
         """Begin with the batches of a plan from a position on; what is left of an earlier plan is thrown away."""
         self._taps.current = Tap(plan, position)
         before = set(multiprocessing.active_children())
-        with _without_child_signals(), warnings.catch_warnings():
+        with without_child_signals(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="This DataLoader will create")
             self._iterator = iter(self._loader)
         started = [child for child in multiprocessing.active_children() if child not in before]
@@ -147,20 +146,3 @@ class WorkerPipe:
         self._iterator = None  # the loader of persistent workers holds it too
         del self._loader
         self.workers = []
-
-
-@contextmanager
-def _without_child_signals() -> Iterator[None]:
-    """Keep PyTorch from raising wherever the training process happens to be when a worker dies.
-
-    Its handler would raise in the middle of a forward pass or of a checkpoint. Without it a death shows when the next
-    batch is asked for, at the latest five seconds later.
-    """
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGCHLD"):
-        yield
-        return
-    before = signal.getsignal(signal.SIGCHLD)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGCHLD, before)

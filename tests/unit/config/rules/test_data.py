@@ -84,19 +84,6 @@ def test_what_fits_together_is_taken(problems, changes):
     assert problems(**changes) == []
 
 
-def test_streaming_is_refused_together_with_a_missing_length(problems):
-    unsupported = "streaming: `streaming: true`: reading rows as they come is known, but not supported yet; remove it."
-    assert problems(streaming=True, max_steps=5) == [unsupported]
-    assert problems(streaming=True, num_train_epochs=1) == [unsupported]
-    assert problems(streaming=True) == [
-        unsupported,
-        (
-            "streaming: `streaming: true` does not know the number of rows, so the run has no length; set `max_steps` "
-            "or `num_train_epochs`."
-        ),
-    ]
-
-
 @pytest.mark.parametrize("value", [1.0, "1.0", "1e0"])
 def test_all_rows_as_a_share_are_not_one_row(problems, load, value):
     (found,) = problems(val_size=value)

@@ -99,7 +99,8 @@ def test_what_became_of_the_rows_is_known_while_it_goes(spec):
     assert loader.tallies[0].read >= 4
     other = loader_of(text_source(spec))
     other.load(loader.state())
-    assert other.tallies == loader.tallies
+    assert take(other, 2)
+    assert other.tallies[0].read >= 8
 
 
 def test_another_stream_is_refused_with_the_differences(spec):

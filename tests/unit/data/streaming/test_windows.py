@@ -105,8 +105,8 @@ def test_what_became_of_the_rows_is_counted_once_also_after_going_on(tmp_path):
     other.load(stream.state())
     items_of(other)
     (tally,) = other.tallies
-    assert (tally.read, tally.used, sum(tally.dropped.values())) == (22, 20, 2)
-    assert all("a.jsonl byte " in shown for rows in tally.shown.values() for shown in rows)
+    assert (tally["read"], tally["used"], sum(tally["dropped"].values())) == (22, 20, 2)
+    assert all("a.jsonl byte " in shown for rows in tally["shown"].values() for shown in rows)
 
 
 def test_a_set_of_which_no_row_can_be_used_is_an_error_with_the_reasons(tmp_path):
