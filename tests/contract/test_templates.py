@@ -2,7 +2,15 @@
 
 import pytest
 
-from tests.unit.data.chat.conversations import KINDS, NAMES, as_dicts, talk, template_of, tokenizer_of
+from tests.unit.data.chat.conversations import (
+    KINDS,
+    NAMES,
+    answer_text,
+    as_dicts,
+    talk,
+    template_of,
+    tokenizer_of,
+)
 from tunesmith.data.tokenization import EncodingOptions, build_encoder
 
 CASES = {
@@ -10,53 +18,44 @@ CASES = {
     "system and two turns": talk("What is 1 + 1?", "2", "你好", "好的 🙂", system="Be brief."),
     "markers in a question": talk("What does <|im_end|> or </s> mean?", "An end."),
     "lines": talk("Write\n\ntwo lines", "first\n\n  second\n- third"),
+    "empty": talk("", ""),
 }
+ENCODED = ("system and two turns", "markers in a question", "empty")
 
 
-@pytest.fixture(scope="module", params=sorted(KINDS))
-def kind(request):
-    return request.param
-
-
-@pytest.fixture(params=sorted(CASES))
-def conversation(request):
-    return CASES[request.param]
-
-
+@pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("name", NAMES)
-def test_the_marked_rendering_prints_what_the_saved_text_prints(name, kind, conversation):
+def test_the_marked_rendering_prints_what_the_saved_text_prints(name, kind):
     tokenizer = tokenizer_of(kind)
-    template = template_of(name, tokenizer)
+    template = template_of(name, tokenizer, allow_special_tokens=True)
     assert template.method == "marks"
     template.apply_to_tokenizer(tokenizer)
-    marked = "".join(segment.text for segment in template.render_segments(conversation)[-1])
-    assert marked == template.render_prompt(conversation.messages, add_generation_prompt=False)
-    assert marked == tokenizer.apply_chat_template(as_dicts(conversation), tokenize=False)
+    for case, conversation in CASES.items():
+        marked = "".join(segment.text for segment in template.render_segments(conversation)[-1])
+        assert marked == template.render_prompt(conversation.messages, add_generation_prompt=False), case
+        assert marked == tokenizer.apply_chat_template(as_dicts(conversation), tokenize=False), case
 
 
+@pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_learnt_reads_back_as_the_answers_and_their_end_marker(name, kind, conversation):
+def test_what_is_learnt_is_answers_and_end_markers_behind_the_prompt_that_serving_sends(name, kind):
     tokenizer = tokenizer_of(kind)
-    template = template_of(name, tokenizer)
-    (rows,) = build_encoder(tokenizer, template, EncodingOptions("sft", 4096)).encode([conversation])
-    learnt = [
-        tokenizer.decode(row.input_ids[start:end], skip_special_tokens=False)
-        for row in rows
-        for start, end in row.trained_spans.reshape(-1, 2)
-    ]
-    answers = [message.content for message in conversation.messages if message.role == "assistant"]
-    # Qwen3 serves an answer without reasoning behind an empty one, and the space before an answer is the template's.
-    bare = [text.replace("<think>\n\n</think>\n\n", "").removeprefix(" ") for text in learnt]
-    assert bare == [answer + template.end_markers[0] for answer in answers]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_ids_before_the_first_answer_are_those_that_serving_sends(name, kind, conversation):
-    tokenizer = tokenizer_of(kind)
-    template = template_of(name, tokenizer)
-    (rows,) = build_encoder(tokenizer, template, EncodingOptions("sft", 4096)).encode([conversation])
+    template = template_of(name, tokenizer, allow_special_tokens=True)
+    encoder = build_encoder(tokenizer, template, EncodingOptions("sft", 4096))
+    encoded = encoder.encode([CASES[case] for case in ENCODED])
     template.apply_to_tokenizer(tokenizer)
-    messages = as_dicts(conversation)
-    first = next(place for place, message in enumerate(messages) if message["role"] == "assistant")
-    served = tokenizer.apply_chat_template(messages[:first], add_generation_prompt=True, return_dict=False)
-    assert rows[0].input_ids[: rows[0].trained_spans[0]].tolist() == served
+    for case, rows in zip(ENCODED, encoded, strict=True):
+        learnt = [
+            tokenizer.decode(row.input_ids[start:end], skip_special_tokens=False)
+            for row in rows
+            for start, end in row.trained_spans.reshape(-1, 2)
+        ]
+        answers = [answer_text(template, text.content) for text in CASES[case].messages if text.role == "assistant"]
+        if kind == "metaspace":  # its decoder drops a space at the start, and makes a space of its sign
+            learnt = [text.lstrip(" ") for text in learnt]
+            answers = [text.replace("▁", " ").lstrip(" ") for text in answers]
+        assert learnt == answers, case
+        messages = as_dicts(CASES[case])
+        first = next(place for place, message in enumerate(messages) if message["role"] == "assistant")
+        served = tokenizer.apply_chat_template(messages[:first], add_generation_prompt=True, return_dict=False)
+        assert rows[0].input_ids[: rows[0].trained_spans[0]].tolist() == served, case

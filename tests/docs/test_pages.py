@@ -9,7 +9,7 @@ from tests.docs.markdown import PAGES, blocks, links, shell_commands
 from tests.house.places import ROOT, name_of
 from tunesmith.cli.main import COMMANDS, NOT_YET
 from tunesmith.config import load_config, parse_command_line
-from tunesmith.data.chat.catalog import ENTRIES
+from tunesmith.data.chat.catalog import template_names
 
 COMMANDS_OF_US = [(place, words) for place, words in shell_commands() if words[0] in ("tunesmith", "llamafactory-cli")]
 TRAIN_COMMANDS = [(place, words[2:]) for place, words in COMMANDS_OF_US if words[1:2] == ["train"]]
@@ -67,10 +67,9 @@ def test_a_make_target_exists(place, words):
             assert re.search(rf"^{word}:", makefile, re.MULTILINE), word
 
 
-@pytest.mark.parametrize("readme", ["README.md", "README_zh.md"])
-def test_every_template_is_named(readme):
-    row = next(line for line in (ROOT / readme).read_text(encoding="utf-8").splitlines() if "`auto`" in line)
-    assert {entry.name for entry in ENTRIES} - set(re.findall(r"[a-z0-9]+", row)) == set()
+def test_every_template_is_named():
+    page = (ROOT / "docs" / "templates.md").read_text(encoding="utf-8")
+    assert set(template_names()) - set(re.findall(r"`([a-z0-9_.-]+)`", page)) == set()
 
 
 def test_links_lead_to_files():

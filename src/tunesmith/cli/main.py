@@ -47,6 +47,7 @@ COMMANDS: dict[str, Command] = {
     "data": Command("tunesmith.cli.commands.data", "prepare the data of a run, or report what is in it"),
     "models": Command("tunesmith.cli.commands.models", "show what a model is, without loading it"),
     "config": Command("tunesmith.cli.commands.config", "check, show or start a configuration file"),
+    "template": Command("tunesmith.cli.commands.template", "list, show and check chat templates"),
     "quickstart": Command("tunesmith.cli.commands.quickstart", "train the quickstart recipe, show what changed"),
     "env": Command("tunesmith.cli.commands.env", "print versions and hardware, for a bug report"),
     "version": Command("tunesmith.cli.commands.version", "print the version"),

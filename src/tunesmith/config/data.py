@@ -13,25 +13,6 @@ from tunesmith.config.constraints import (
     TreeMapping,
 )
 
-TEMPLATE_NAMES = (
-    "alpaca",
-    "chatml",
-    "deepseek3",
-    "default",
-    "gemma",
-    "llama2",
-    "llama3",
-    "mistral",
-    "phi",
-    "qwen",
-    "qwen2",
-    "qwen2_5",
-    "qwen3",
-    "smollm2",
-    "vicuna",
-)
-"""What `template` accepts besides `auto`. Settings know the names alone; the templates are in `data.chat`."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
@@ -64,11 +45,33 @@ class DataConfig:
     template: str | None = "auto"
     """Chat template that turns conversations into text.
 
-    `auto` uses the tokenizer's own, which is what the model was trained with. Name one of ours (`chatml`, `llama3`,
-    `qwen` ...) for a base model that has none."""
+    `auto` uses the tokenizer's own, which is what the model was trained with. For a base model that has none name a
+    family (`chatml`, `llama3`, `qwen3` ...); all names of LLaMA-Factory are known (`tunesmith template list`)."""
 
     default_system: str | None = None
     """System message for conversations that have none; the template's own when not set."""
+
+    tool_format: str | None = None
+    """How tools and calls are written, where it is not the way of the named `template`: `qwen`, `llama3`, `glm4` ...
+
+    For a base model that learns tools. Needs a named `template`; the tokenizer's own has a way of its own."""
+
+    enable_thinking: bool | None = True
+    """Whether answers hold reasoning, for templates that know it.
+
+    True follows the template: reasoning is learnt, and an answer without any learns the empty block where the family
+    prints one. False takes reasoning out of the answers and puts the empty block into the prompt. `null` takes each
+    answer as it is: those without reasoning get the empty block in their prompt."""
+
+    preserve_thinking: bool = False
+    """Keep the reasoning of earlier answers, which most families drop as soon as a new question is asked.
+
+    Conversations then stay one row. The saved template does the same when served."""
+
+    allow_special_tokens: bool = False
+    """Read special-token text in questions and tool results (`<|im_end|>`) as the token.
+
+    Off, such a text stays text, so that a row cannot speak with the voice of another role."""
 
     row_variables: TextMapping = field(default_factory=dict)
     """Words to fill into the rows: `{name: Ada}` replaces `{{name}}` in every row.

@@ -20,7 +20,6 @@ _SWITCHES_BY_FEATURE: Mapping[str, str] = {
     "vLLM": "vllm_enforce_eager",
     "streaming": "data_shared_file_system",
     "evaluation of each data set apart": "eval_on_each_dataset",
-    "reasoning templates": "preserve_thinking",
     "PPO": "ppo_score_norm ppo_whiten_rewards",
     "GaLore": "use_galore galore_layerwise",
     "APOLLO": "use_apollo apollo_layerwise apollo_scale_front",
@@ -65,8 +64,6 @@ _VALUES_BY_FEATURE: Mapping[str, str] = {
     "SGLang": "sglang_maxlen sglang_mem_fraction sglang_tp_size sglang_config sglang_lora_backend",
     "other settings for generating in evaluation": "eval_num_beams generation_max_length generation_num_beams"
     " generation_config",
-    "tool formats of their own": "tool_format",
-    "reasoning templates": "enable_thinking",
     "prepared data in a named folder (the cache is keyed by content here)": "tokenized_path",
     "targets of their own for OFT (`lora_target` decides)": "oft_target",
     "preference training": "pref_beta pref_ftx pref_bco_weight pref_loss dpo_label_smoothing simpo_gamma ld_alpha"

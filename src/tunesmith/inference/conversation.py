@@ -7,6 +7,7 @@ from transformers import PreTrainedTokenizerBase
 from tunesmith.config import GenerationConfig
 from tunesmith.data.chat import ChatTemplate
 from tunesmith.data.records import Message
+from tunesmith.data.tokenization import encode_prompt
 from tunesmith.inference.base import TextGenerator
 
 
@@ -60,6 +61,4 @@ class ChatSession:
 
     def prompt_ids(self, messages: list[Message]) -> list[int]:
         """Return the token ids that ask the model for the next answer."""
-        prompt = self.template.render_prompt(messages, add_generation_prompt=True)
-        # The template writes the start token itself; the tokenizer must not put a second one before it.
-        return list(self.tokenizer(prompt, add_special_tokens=False)["input_ids"])
+        return encode_prompt(self.tokenizer, self.template, messages)

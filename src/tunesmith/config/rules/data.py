@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from tunesmith.config.data import TEMPLATE_NAMES
 from tunesmith.config.rules.registry import Finding, Question, rule
 from tunesmith.config.suggestions import render_suggestion
+from tunesmith.config.templates import TEMPLATE_NAMES, TOOL_FORMAT_NAMES
 
 _SMALLEST_CUTOFF = 8
 
@@ -29,7 +29,31 @@ def template_is_known(question: Question) -> Iterator[Finding]:
     if not name or name in known or (question.config.objective.stage == "pt" and question.purpose == "train"):
         return
     hint = render_suggestion(name, known)
-    yield Finding(("template",), f"`template` is {name}; allowed is one of {', '.join(known)}.{hint}")
+    yield Finding(
+        ("template",),
+        f"`template` is {name}; allowed is auto or one of the {len(TEMPLATE_NAMES)} names that "
+        f"`tunesmith template list` shows.{hint}",
+    )
+
+
+@rule()
+def tool_format_suits_the_template(question: Question) -> Iterator[Finding]:
+    """A tool format goes into a template of ours; the tokenizer's own prints tools its own way."""
+    data = question.config.data
+    if data.tool_format is None:
+        return
+    if data.tool_format not in TOOL_FORMAT_NAMES:
+        hint = render_suggestion(data.tool_format, TOOL_FORMAT_NAMES)
+        yield Finding(
+            ("tool_format",),
+            f"`tool_format` is {data.tool_format}; allowed is one of {', '.join(TOOL_FORMAT_NAMES)}.{hint}",
+        )
+    if question.purpose == "train" and data.template in (None, "auto"):
+        yield Finding(
+            ("tool_format", "template"),
+            f"{question.cite('tool_format')} goes into a `template` that is named; name one, such as chatml, or remove "
+            "it.",
+        )
 
 
 @rule()
@@ -49,7 +73,14 @@ def conversations_need_sft(question: Question) -> Iterator[Finding]:
     """Plain text has no prompts, no history and no isolated rows."""
     if question.config.objective.stage != "pt":
         return
-    for key in ("mask_history", "train_on_prompt", "neat_packing", "default_system"):
+    for key in (
+        "mask_history",
+        "train_on_prompt",
+        "default_system",
+        "tool_format",
+        "preserve_thinking",
+        "allow_special_tokens",
+    ):
         if question.config.value(key):
             yield Finding(
                 (key, "stage"),

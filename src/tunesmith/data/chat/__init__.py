@@ -2,8 +2,19 @@
 
 from tunesmith.data.chat.catalog import template_names
 from tunesmith.data.chat.render import RenderingRefusedError
-from tunesmith.data.chat.resolve import resolve_template
+from tunesmith.data.chat.resolve import TemplateChoice, resolve_ours, resolve_template
 from tunesmith.data.chat.segment import Segment
 from tunesmith.data.chat.template import ChatTemplate
+from tunesmith.data.chat.tools import ParsedAnswer, parse_tool_calls
 
-__all__ = ["ChatTemplate", "RenderingRefusedError", "Segment", "resolve_template", "template_names"]
+__all__ = [
+    "ChatTemplate",
+    "ParsedAnswer",
+    "RenderingRefusedError",
+    "Segment",
+    "TemplateChoice",
+    "parse_tool_calls",
+    "resolve_ours",
+    "resolve_template",
+    "template_names",
+]

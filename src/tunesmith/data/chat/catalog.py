@@ -1,77 +1,88 @@
-"""The chat templates that come with the program: one file in `templates/` and one line here each."""
+"""The chat templates that come with the program, by name: every name that LLaMA-Factory has, and a few more."""
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 
-_EOS = None
-"""End marker of templates that close an answer with whatever end token the tokenizer has."""
+from tunesmith.data.chat.compose import compose_template
+from tunesmith.data.chat.families import WIRES
+from tunesmith.data.chat.wire import Wire
 
-_MARKS = re.compile(r"\{%-\s*(?:end)?generation\s*-%\}")
+_MARKS = re.compile(r"[ \t]*\{%-\s*(?:end)?generation\s*-%\}\n?")
+_SIGNATURE = re.compile(r"\{#- tunesmith template (\S+), tools (\S+) -#\}")
+
+_ALIASES: Mapping[str, tuple[str, ...]] = {"qwen": ("qwen2", "qwen2_5")}
+
+_OURS = {"alpaca", "chatml", "chatml_de", "default", "empty", "ernie_vl", "fewshot", "vicuna"}
+"""Names that stand for a wire text and not for a model family: a tokenizer's own template never takes their place."""
+
+_TWINS: Mapping[str, tuple[str, ...]] = {
+    "qwen3": ("87a2728cb8dc9fe424d624542f6060ec05a1d285ebbec578bb078900e33396b5",),
+    "smollm2": ("872be49dbb638044ad01b60388f48d469ff2980e5f0dccdc22ec907db54d0788",),
+}
+"""SHA-256 of templates of published models that print the same for every conversation (with no empty system
+message). Their rows are rendered with our marks in one go, in a half (SmolLM2) to a quarter (Qwen3) of the time that
+prefix by prefix takes. The tokenizer keeps its own text."""
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateEntry:
-    """What has to be known of one of our templates besides its text."""
+    """One of our templates."""
 
     name: str
-    end_marker: str | None
-    """Text that closes an answer; nothing where it is the tokenizer's end token."""
-
+    wire: Wire
     aliases: tuple[str, ...] = ()
-    rewrites_history: bool = False
-    """Whether earlier answers are printed differently from the last one, so that each answer needs a row of its own."""
+    is_wire_only: bool = False
+    """Whether the name stands for this wire text, whatever template a tokenizer carries."""
 
     twins: tuple[str, ...] = ()
-    """SHA-256 of templates of published models that print the same for every conversation (with no empty system
-    message). Their rows are rendered with our marks in one go, in a half (SmolLM2) to a quarter (Qwen3) of the time
-    that prefix by prefix takes. The tokenizer keeps its own text."""
+
+    @property
+    def end_marker(self) -> str | None:
+        """Text that closes an answer; nothing where it is the tokenizer's end token."""
+        return self.wire.marker
+
+    @property
+    def rewrites_history(self) -> bool:
+        """Whether earlier answers are printed differently from the last, so that each needs a row of its own."""
+        return self.wire.thought is not None or self.wire.closed_history is not None
 
     @property
     def marked_source(self) -> str:
         """The template with `{% generation %}` marks around answers and their end markers."""
-        return _read_template(self.name)
+        return _compose(self.wire)
 
     @property
     def source(self) -> str:
         """The template without marks, for programs that do not know them. All marks trim the space on both sides."""
         return _MARKS.sub("", self.marked_source)
 
+    @property
+    def signature(self) -> str:
+        """A comment that stands at the start of saved templates, by which they are known again."""
+        return f"{{#- tunesmith template {self.name}, tools {self.wire.tools} -#}}"
 
-ENTRIES = (
-    TemplateEntry("alpaca", _EOS),
-    TemplateEntry("chatml", "<|im_end|>"),
-    TemplateEntry("deepseek3", _EOS),
-    TemplateEntry("default", _EOS),
-    TemplateEntry("gemma", "<end_of_turn>"),
-    TemplateEntry("llama2", _EOS),
-    TemplateEntry("llama3", "<|eot_id|>"),
-    TemplateEntry("mistral", _EOS),
-    TemplateEntry("phi", "<|end|>"),
-    TemplateEntry("qwen", "<|im_end|>", aliases=("qwen2", "qwen2_5")),
-    TemplateEntry(
-        "qwen3",
-        "<|im_end|>",
-        rewrites_history=True,
-        twins=("87a2728cb8dc9fe424d624542f6060ec05a1d285ebbec578bb078900e33396b5",),
-    ),
-    TemplateEntry(
-        "smollm2",
-        "<|im_end|>",
-        twins=("872be49dbb638044ad01b60388f48d469ff2980e5f0dccdc22ec907db54d0788",),
-    ),
-    TemplateEntry("vicuna", _EOS),
+    def with_tools(self, tool_format: str | None) -> "TemplateEntry":
+        """Return the same template with another tool format."""
+        if tool_format is None or tool_format == self.wire.tools:
+            return self
+        wire = self.wire.but(tools=tool_format, call_opening="")
+        return TemplateEntry(self.name, wire, self.aliases, is_wire_only=True)
+
+
+ENTRIES = tuple(
+    TemplateEntry(name, wire, _ALIASES.get(name, ()), name in _OURS, _TWINS.get(name, ()))
+    for name, wire in sorted(WIRES.items())
 )
 
 _BY_NAME = {name: entry for entry in ENTRIES for name in (entry.name, *entry.aliases)}
 
 
-@lru_cache
-def _read_template(name: str) -> str:
-    text = files("tunesmith.data.chat").joinpath("templates", f"{name}.jinja").read_text(encoding="utf-8")
-    return text.removesuffix("\n")
+@lru_cache(maxsize=256)
+def _compose(wire: Wire) -> str:
+    return compose_template(wire)
 
 
 def template_names() -> tuple[str, ...]:
@@ -84,9 +95,20 @@ def find_entry(name: str) -> TemplateEntry | None:
     return _BY_NAME.get(name)
 
 
-def find_entry_by_source(source: str) -> TemplateEntry | None:
-    """Return the entry whose text a tokenizer carries, as after a run that used one of ours; or nothing."""
-    return next((entry for entry in ENTRIES if entry.source == source), None)
+def find_saved_entry(source: str) -> tuple[TemplateEntry, str] | None:
+    """Return the entry whose text a tokenizer carries, as after a run that used one of ours, or nothing.
+
+    Returns:
+        The entry, and what stands before its text: settings of the run that saved it.
+    """
+    signature = _SIGNATURE.match(source)
+    entry = find_entry(signature[1]) if signature else None
+    if signature is None or entry is None:
+        return None
+    entry = entry.with_tools(signature[2])
+    if not source.endswith(entry.source):
+        return None  # of another version, or changed by hand
+    return entry, source[: len(source) - len(entry.source)]
 
 
 def find_twin(source: str) -> TemplateEntry | None:

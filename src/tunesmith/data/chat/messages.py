@@ -12,8 +12,11 @@ def template_messages(messages: Sequence[Message | Mapping[str, Any]]) -> list[d
     """Return messages as dicts, the way an OpenAI-style server hands them to a template.
 
     Arguments of tool calls become objects: templates print them with `tojson`, and text would be quoted twice.
+
+    Raises:
+        RenderingRefusedError: Arguments are text that is not a JSON object.
     """
-    return [_message_dict(message) if isinstance(message, Message) else _without_nulls(message) for message in messages]
+    return [_message_dict(message) if isinstance(message, Message) else _plain_dict(message) for message in messages]
 
 
 def _message_dict(message: Message) -> dict[str, Any]:
@@ -38,8 +41,20 @@ def _arguments(name: str, text: str) -> dict[str, Any]:
     return arguments
 
 
-def _without_nulls(message: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in message.items() if value is not None}
+def _plain_dict(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message of a client without nulls; OpenAI's clients send arguments as JSON text."""
+    plain = {key: value for key, value in message.items() if value is not None}
+    if plain.get("tool_calls"):
+        plain["tool_calls"] = [_plain_call(call) for call in plain["tool_calls"]]
+    return plain
+
+
+def _plain_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call.get("function", call)
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        arguments = _arguments(str(function.get("name")), arguments or "{}")
+    return {**call, "type": "function", "function": {**function, "arguments": arguments or {}}}
 
 
 def template_tools(tools: str | Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:

@@ -5,19 +5,23 @@ from typing import Any, NamedTuple
 
 from tunesmith.data.chat.render import RenderingRefusedError
 from tunesmith.data.chat.segment import Segment
+from tunesmith.data.chat.thinking import USUAL_TAGS, Tags, reopened
 
-RenderTurns = Callable[[Sequence[Mapping[str, Any]], bool], str]
-"""Renders messages, with or without the prompt for the next answer."""
+RenderTurns = Callable[[Sequence[Mapping[str, Any]], bool, int], str]
+"""Renders messages, with or without the prompt for the next answer; the number is the place of the answer."""
 
 
 class Ending(NamedTuple):
-    """What a template prints after the words of an answer."""
+    """What follows the words of an answer."""
 
     marker: str
     """The end marker, which is learnt."""
 
     tail: str = ""
-    """What still follows when the answer is the last message, such as a newline; not learnt."""
+    """What the template still prints when the answer is the last message, such as a newline; not learnt."""
+
+    is_printed: bool = True
+    """Whether the template prints the marker; otherwise it is put behind each answer that is learnt."""
 
 
 class _Answer(NamedTuple):
@@ -31,7 +35,11 @@ class _Answer(NamedTuple):
 
 
 def segments_by_prefix(
-    render: RenderTurns, messages: Sequence[Mapping[str, Any]], answers: Sequence[int], ending: Ending
+    render: RenderTurns,
+    messages: Sequence[Mapping[str, Any]],
+    answers: Sequence[int],
+    ending: Ending,
+    tags: Tags = USUAL_TAGS,
 ) -> list[list[Segment]]:
     """Return the rows of a conversation, see `ChatTemplate.render_segments`.
 
@@ -44,24 +52,35 @@ def segments_by_prefix(
         messages: Messages as dicts; the last one is an answer.
         answers: Places of the answers to be learnt, ascending.
         ending: What follows the words of an answer.
+        tags: Texts around reasoning, for prompts that open it.
 
     Raises:
         RenderingRefusedError: A prompt is not the beginning of the text with its answer.
     """
-    found = [_find_answer(render, messages, answer, ending) for answer in answers]
+    found = [_find_answer(render, messages, answer, ending, tags) for answer in answers]
     whole = found[-1].text
     if all(whole.startswith(answer.text[: answer.end]) for answer in found[:-1]):
         return [_row(whole, found)]
     return [_row(answer.text, [answer]) for answer in found]
 
 
-def _find_answer(render: RenderTurns, messages: Sequence[Mapping[str, Any]], answer: int, ending: Ending) -> _Answer:
-    prompt = render(messages[:answer], True)
-    text = render(messages[: answer + 1], False)
+def _find_answer(
+    render: RenderTurns, messages: Sequence[Mapping[str, Any]], answer: int, ending: Ending, tags: Tags
+) -> _Answer:
+    prompt = render(messages[:answer], True, answer)
+    text = render(messages[: answer + 1], False, answer)
     if not text.startswith(prompt):
-        raise RenderingRefusedError(
-            "the prompt for an answer is not how the conversation begins", f"message {answer + 1}: {prompt[-40:]!r}"
-        )
+        completed = reopened(prompt, text, messages[answer], tags)
+        if completed is None:
+            raise RenderingRefusedError(
+                "the prompt for an answer is not how the conversation begins", f"message {answer + 1}: {prompt[-40:]!r}"
+            )
+        text = completed
+    if not ending.is_printed:
+        text = text.removesuffix(ending.tail)
+        if len(text) <= len(prompt) and (messages[answer].get("content") or messages[answer].get("tool_calls")):
+            raise RenderingRefusedError("the chat template does not print every answer", f"message {answer + 1}")
+        text = text + ending.marker + ending.tail
     if not text.endswith(ending.marker + ending.tail):
         raise RenderingRefusedError(
             "the chat template does not close the answer", f"message {answer + 1}: {text[-40:]!r}"

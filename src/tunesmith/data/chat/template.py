@@ -10,10 +10,13 @@ from typing import Any, Literal
 
 from transformers import PreTrainedTokenizerBase
 
+from tunesmith.data.chat.literals import LiteralTexts, has_token
 from tunesmith.data.chat.messages import template_messages, template_tools
 from tunesmith.data.chat.prefixes import Ending, segments_by_prefix
 from tunesmith.data.chat.render import RenderingRefusedError, render_marked, render_text
 from tunesmith.data.chat.segment import Segment
+from tunesmith.data.chat.thinking import PLAIN_THINKING, Thinking
+from tunesmith.data.chat.tools import ParsedAnswer, parse_tool_calls
 from tunesmith.data.records import Conversation, Message
 
 logger = logging.getLogger(__name__)
@@ -61,13 +64,24 @@ class ChatTemplate:
     """Whether the end marker becomes the tokenizer's end token, because the family is served that way."""
 
     tools: ToolSupport = ToolSupport()
+    tool_format: str | None = None
+    """Name of the format that calls are printed in, where it is one of ours; see `parse_answer`."""
+
+    thinking: Thinking = PLAIN_THINKING
+    """How the run treats reasoning."""
+
+    literal_tokens: tuple[str, ...] = ()
+    """Texts of special tokens that stay text inside questions and tool results."""
+
+    stops: tuple[str, ...] = ()
+    """Further texts at which generation stops."""
 
     @property
     def end_markers(self) -> tuple[str, ...]:
         """Texts that close an answer, the template's own first; generation stops at any of them."""
         eos_token = dict(self.special_tokens).get("eos_token")
-        own = self.ending.marker.strip()
-        return (own,) if eos_token in (None, own) else (own, eos_token)
+        markers = (self.ending.marker.strip(), *([eos_token] if eos_token else []), *self.stops)
+        return tuple(dict.fromkeys(markers))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -77,9 +91,11 @@ class ChatTemplate:
             self.marked_source,
             self.method,
             self.rewrites_history,
-            self.ending.marker,
-            self.ending.tail,
+            self.ending,
             self.special_tokens,
+            self.thinking.enabled,
+            self.thinking.tags,
+            self.literal_tokens,
         )
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
@@ -97,8 +113,23 @@ class ChatTemplate:
         flags = _ADD_PROMPT if add_generation_prompt else _NO_PROMPT
         return self._text(template_messages(messages), template_tools(tools), flags)
 
+    def render_protected_prompt(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        tools: str | Sequence[Mapping[str, Any]] | None = None,
+    ) -> str:
+        """Return the prompt for the next answer, with `literals.MARK` where a special-token text has to stay text.
+
+        Raises:
+            RenderingRefusedError: The template does not take these messages.
+        """
+        return self._text(self._prepared(messages), template_tools(tools), _ADD_PROMPT)
+
     def render_segments(self, conversation: Conversation, *, only_last: bool = False) -> list[list[Segment]]:
         """Return the rows of a conversation, each as segments that joined are the rendered text.
+
+        Inside a special-token text of a question or tool result that has to stay text stands `literals.MARK`; where
+        pieces of text become ids it cuts the text and is gone.
 
         Args:
             conversation: Messages whose last one is an answer.
@@ -108,33 +139,42 @@ class ChatTemplate:
         Returns:
             One row, with every answer marked, where the template prints an earlier answer the same when more turns
             follow. Otherwise one row per answer, with that answer marked: the turns before it look as they do when
-            the model is served at that point.
+            the model is served at that point. Answers that stay the same up to a later one, as in a chain of tool
+            calls, are marked in its row.
 
         Raises:
             RenderingRefusedError: The template does not take this conversation.
         """
         self._check_tools(conversation)
-        messages = template_messages(conversation.messages)
+        messages = self._prepared(conversation.messages)
         tools = template_tools(conversation.tools)
         answers = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
         if not answers:
             raise RenderingRefusedError("no answer")
         if self.method == "prefixes":
             wanted = answers[-1:] if only_last else answers
-            return segments_by_prefix(
-                lambda turns, add: self._text(turns, tools, _ADD_PROMPT if add else _NO_PROMPT),
-                messages,
-                wanted,
-                self.ending,
-            )
+            return self._prefix_rows(messages, tools, wanted)
         if not self.rewrites_history or len(answers) == 1:
-            return [self._marked_row(messages, tools, answers)]
+            return [self._marked_row(messages, tools, answers, answers)]
         if only_last:
-            return [self._last_marked(self._marked_row(messages, tools, answers))]
-        return [
-            self._last_marked(self._marked_row(messages[: answer + 1], tools, answers[: number + 1]))
-            for number, answer in enumerate(answers)
-        ]
+            return [self._last_marked(self._marked_row(messages, tools, answers, answers[-1:]))]
+        return _merged(
+            [
+                self._last_marked(self._marked_row(messages[: answer + 1], tools, answers[: number + 1], [answer]))
+                for number, answer in enumerate(answers)
+            ]
+        )
+
+    def parse_answer(self, text: str, tools: str | Sequence[Mapping[str, Any]] | None = None) -> ParsedAnswer:
+        """Return the words and tool calls of what a model wrote.
+
+        Args:
+            text: The answer without its end marker; special tokens have to be in it.
+            tools: Schemas of the tools that the model was given.
+        """
+        if self.tool_format is None:
+            return ParsedAnswer(text)
+        return parse_tool_calls(text, self.tool_format, tools)
 
     def apply_to_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
         """Make the tokenizer carry this template, so that what is saved serves what was trained.
@@ -142,10 +182,10 @@ class ChatTemplate:
         The end token becomes the end marker where the family is served that way and the marker is one token here.
         """
         tokenizer.chat_template = self.source
-        marker = self.ending.marker
+        marker = self.ending.marker.strip()
         if not self.replaces_eos or tokenizer.eos_token == marker:
             return
-        if marker in tokenizer.get_vocab():
+        if has_token(tokenizer, marker):
             tokenizer.eos_token = marker
         else:
             logger.warning(
@@ -156,8 +196,16 @@ class ChatTemplate:
                 tokenizer.eos_token,
             )
 
+    def _prepared(self, messages: Sequence[Message | Mapping[str, Any]]) -> list[Any]:
+        prepared = self.thinking.prepare(template_messages(messages))
+        return prepared if self._literals is None else self._literals.protect(prepared)
+
     def _text(self, messages: Sequence[Mapping[str, Any]], tools: list[Any] | None, flags: Mapping[str, bool]) -> str:
         return render_text(self.source, messages, tools, {**self._variables, **flags})
+
+    @cached_property
+    def _literals(self) -> LiteralTexts | None:
+        return LiteralTexts(self.literal_tokens) if self.literal_tokens else None
 
     @cached_property
     def _variables(self) -> dict[str, str]:
@@ -171,10 +219,26 @@ class ChatTemplate:
     def _row_variables(self) -> dict[str, Any]:
         return {**self._variables, **_NO_PROMPT}
 
-    def _marked_row(
+    def _prefix_rows(
         self, messages: Sequence[Mapping[str, Any]], tools: list[Any] | None, answers: Sequence[int]
+    ) -> list[list[Segment]]:
+        def render(turns: Sequence[Mapping[str, Any]], add: bool, answer: int) -> str:
+            flags = {**(_ADD_PROMPT if add else _NO_PROMPT), **self.thinking.variables([messages[answer]])}
+            return self._text(turns, tools, flags)
+
+        return segments_by_prefix(render, messages, answers, self.ending, self.thinking.tags)
+
+    def _marked_row(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: list[Any] | None,
+        answers: Sequence[int],
+        learnt: Sequence[int],
     ) -> list[Segment]:
-        parts = render_marked(self.marked_source, messages, tools, self._row_variables)
+        variables = self._row_variables
+        if self.thinking.enabled is None:
+            variables = {**variables, **self.thinking.variables([messages[place] for place in learnt])}
+        parts = render_marked(self.marked_source, messages, tools, variables)
         if len(parts) != 2 * len(answers) + 1:
             raise RenderingRefusedError("the chat template does not print every answer")
         row = []
@@ -200,3 +264,20 @@ class ChatTemplate:
                 raise RenderingRefusedError("the chat template cannot print tool results", f"template {self.name}")
             if message.tool_calls and not self.tools.calls:
                 raise RenderingRefusedError("the chat template cannot print tool calls", f"template {self.name}")
+
+
+def _merged(rows: list[list[Segment]]) -> list[list[Segment]]:
+    """Return the rows without those that are, up to their last answer, how the next row begins."""
+    merged = [rows[-1]]
+    for row in reversed(rows[:-1]):
+        later = merged[0]
+        size = len(row) - 1
+        if all(one.text == other.text for one, other in zip(row[:size], later, strict=False)):
+            both = [
+                one._replace(trained=one.trained or other.trained)
+                for one, other in zip(row[:size], later, strict=False)
+            ]
+            merged[0] = both + later[size:]
+        else:
+            merged.insert(0, row)
+    return merged

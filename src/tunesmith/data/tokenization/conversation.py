@@ -65,7 +65,7 @@ class ConversationEncoder:
         rows = [
             _Row(Conversation(messages[: row[-1].message_index + 1], record.tools), pieces, True)
             for row in rendered
-            if len(pieces := learnt_pieces(row, messages, only_last=True)) > 1
+            if len(pieces := learnt_pieces(row, messages, only_last=False)) > 1
         ]
         return rows or _NOTHING_TO_LEARN
 

@@ -1,5 +1,7 @@
 """Text pieces of a row to token ids, such that a prompt has exactly the ids that serving sends.
 
+Pieces may hold marks (`chat.literals.MARK`) where no token may reach over: there a piece is cut, and the mark is gone.
+
 Two ways, both with the border between prompt and answer always between two tokens:
 
 `ApartEncoder` tokenises every piece by itself, in large batches. That is right, and fastest, for tokenizers that treat
@@ -14,10 +16,12 @@ differently. Where one token reaches over a border, the row is split there.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain, islice
 from typing import NamedTuple, Protocol
 
 from transformers import PreTrainedTokenizerBase
+
+from tunesmith.data.chat.literals import MARK
 
 Offsets = Sequence[tuple[int, int]]
 _SHORT_TEXT = 16
@@ -199,6 +203,49 @@ class SlowEncoder:
         raise _joins_everything(text)
 
 
+class CuttingEncoder:
+    """Cuts pieces at their marks and gives the parts to another encoder."""
+
+    def __init__(self, inner: PieceEncoder) -> None:
+        self.inner = inner
+
+    def encode(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        """See `PieceEncoder.encode`."""
+        marked = [place for place, row in enumerate(rows) if any(MARK in piece for piece in row)]
+        if not marked:
+            return self.inner.encode(rows)
+        cut = list(rows)
+        for place in marked:
+            cut[place] = _parts(rows[place])
+        encoded = self.inner.encode(cut)
+        for place in marked:
+            parts = iter(encoded[place])
+            encoded[place] = [list(chain.from_iterable(islice(parts, piece.count(MARK) + 1))) for piece in rows[place]]
+        return encoded
+
+    def locate(self, row: Sequence[str]) -> list[PieceIds]:
+        """See `PieceEncoder.locate`; marks count as characters."""
+        if not any(MARK in piece for piece in row):
+            return self.inner.locate(row)
+        parts = iter(zip(_parts(row), self.inner.locate(_parts(row)), strict=True))
+        return [_joined_parts(islice(parts, piece.count(MARK) + 1)) for piece in row]
+
+
+def _parts(row: Sequence[str]) -> list[str]:
+    return [part for piece in row for part in piece.split(MARK)]
+
+
+def _joined_parts(parts: Iterable[tuple[str, PieceIds]]) -> PieceIds:
+    ids: list[int] = []
+    offsets: list[tuple[int, int]] = []
+    position = 0
+    for text, located in parts:
+        ids += located.ids
+        offsets += _shifted(located, -position).offsets
+        position += len(text) + len(MARK)
+    return PieceIds(ids, offsets)
+
+
 def build_piece_encoder(tokenizer: PreTrainedTokenizerBase, samples: Sequence[Sequence[str]]) -> PieceEncoder:
     """Return the fastest encoder that is right for a tokenizer.
 
@@ -207,8 +254,9 @@ def build_piece_encoder(tokenizer: PreTrainedTokenizerBase, samples: Sequence[Se
         samples: Pieces of a few rows as the template makes them, on which the ways are compared.
     """
     if not tokenizer.is_fast:
-        return SlowEncoder(tokenizer)
-    return TogetherEncoder(tokenizer) if needs_whole_rows(tokenizer, samples) else ApartEncoder(tokenizer)
+        return CuttingEncoder(SlowEncoder(tokenizer))
+    whole = needs_whole_rows(tokenizer, samples)
+    return CuttingEncoder(TogetherEncoder(tokenizer) if whole else ApartEncoder(tokenizer))
 
 
 def needs_whole_rows(tokenizer: PreTrainedTokenizerBase, samples: Sequence[Sequence[str]]) -> bool:

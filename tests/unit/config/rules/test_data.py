@@ -1,6 +1,6 @@
 import pytest
 
-from tunesmith.config.data import TEMPLATE_NAMES
+from tunesmith.config.templates import TEMPLATE_NAMES, TOOL_FORMAT_NAMES
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,15 @@ from tunesmith.config.data import TEMPLATE_NAMES
             {"stage": "pt", "mask_history": True},
             "mask_history: `mask_history: true` is about conversations and has no effect",
         ),
-        ({"stage": "pt", "neat_packing": True}, "neat_packing: `neat_packing: true` is about conversations"),
+        (
+            {"stage": "pt", "tool_format": "qwen", "template": "chatml"},
+            "tool_format: `tool_format: qwen` is about conv",
+        ),
+        (
+            {"tool_format": "qwem", "template": "chatml"},
+            "tool_format: `tool_format` is qwem; allowed is one of default",
+        ),
+        ({"tool_format": "qwen"}, "tool_format: `tool_format: qwen` goes into a `template` that is named; name one"),
         (
             {"ignore_pad_token_for_loss": False},
             (
@@ -96,8 +104,10 @@ def test_all_rows_as_a_share_are_not_one_row(problems, load, value):
 def test_an_unknown_template_is_refused_with_the_nearest(problems, name, nearest):
     for purpose in ("train", "generate", "read"):
         (found,) = problems(template=name, purpose=purpose)
-        assert found.startswith(f"template: `template` is {name}; allowed is one of auto, alpaca, chatml, ")
-        assert found.endswith(f" vicuna. Did you mean `{nearest}`?")
+        assert found == (
+            f"template: `template` is {name}; allowed is auto or one of the 126 names that `tunesmith template list` "
+            f"shows. Did you mean `{nearest}`?"
+        )
 
 
 def test_plain_text_uses_no_template(problems):
@@ -113,3 +123,13 @@ def test_settings_know_the_names_of_all_templates():
     from tunesmith.data.chat.catalog import template_names
 
     assert template_names() == TEMPLATE_NAMES
+
+
+def test_settings_know_the_names_of_all_tool_formats():
+    from tunesmith.data.chat.tools import TOOL_FORMATS
+
+    assert tuple(sorted(TOOL_FORMATS)) == TOOL_FORMAT_NAMES
+
+
+def test_plain_text_may_be_packed_by_either_name(problems):
+    assert problems(stage="pt", neat_packing=True) == []

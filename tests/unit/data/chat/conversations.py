@@ -1,17 +1,18 @@
 """Random conversations and the settings that the chat tests share."""
 
-from types import SimpleNamespace
-
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from tests.tiny.tokenizers import byte_level_tokenizer, metaspace_tokenizer
-from tunesmith.data.chat import ChatTemplate, resolve_template
-from tunesmith.data.chat.catalog import ENTRIES
+from tunesmith.data.chat import ChatTemplate, TemplateChoice, resolve_template
+from tunesmith.data.chat.catalog import ENTRIES, find_entry
 from tunesmith.data.records import Conversation, Message
 
 NAMES = [entry.name for entry in ENTRIES]
-MARKERS = tuple({entry.end_marker for entry in ENTRIES if entry.end_marker})
+DISTINCT_NAMES = list({entry.wire: entry.name for entry in reversed(ENTRIES)}.values())
+"""One name for each wire text: many families share one."""
+
+MARKERS = tuple(sorted({entry.end_marker.strip() for entry in ENTRIES if entry.end_marker}))
 KINDS = {"byte_level": byte_level_tokenizer, "metaspace": metaspace_tokenizer}
 
 PARTS = [
@@ -35,8 +36,8 @@ texts = st.lists(st.sampled_from(PARTS), max_size=5).map("".join)
 words = st.lists(st.sampled_from(["one", "two", "three", "4", "你好"]), min_size=1, max_size=6).map(" ".join)
 
 
-def settings(template: str | None = "auto", default_system: str | None = None) -> SimpleNamespace:
-    return SimpleNamespace(template=template, default_system=default_system)
+def settings(template: str | None = "auto", default_system: str | None = None, **others: object) -> TemplateChoice:
+    return TemplateChoice(template, default_system, **others)  # type: ignore[arg-type]
 
 
 def tokenizer_of(kind: str, *, with_markers: bool = True) -> PreTrainedTokenizerFast:
@@ -47,8 +48,19 @@ def tokenizer_of(kind: str, *, with_markers: bool = True) -> PreTrainedTokenizer
     return tokenizer
 
 
-def template_of(name: str, tokenizer: PreTrainedTokenizerFast, default_system: str | None = None) -> ChatTemplate:
-    return resolve_template(settings(name, default_system), tokenizer)
+def template_of(
+    name: str, tokenizer: PreTrainedTokenizerFast, default_system: str | None = None, **others: object
+) -> ChatTemplate:
+    return resolve_template(settings(name, default_system, **others), tokenizer)
+
+
+def answer_text(template: ChatTemplate, content: str) -> str:
+    """What is learnt of an answer without reasoning, from the family's wire text and without rendering."""
+    entry = find_entry(template.name)
+    assert entry is not None
+    wire = entry.wire
+    nothing, words = (wire.thought.nothing, content.lstrip("\n")) if wire.thought else ("", content)
+    return f"{wire.lead}{nothing}{words}{template.ending.marker}"
 
 
 def talk(*contents: str, system: str | None = None) -> Conversation:

@@ -7,7 +7,7 @@ MESSAGES = [{"role": role, "content": content} for role, content in [("u", "Q"),
 ENDING = Ending("]", "\n")
 
 
-def plain(messages, add):
+def plain(messages, add, answer=0):
     return "".join(f"[{m['role']}:{m['content']}]\n" for m in messages) + ("[a:" if add else "")
 
 
@@ -23,7 +23,7 @@ def test_one_row_holds_all_answers_when_every_prefix_is_stable():
 
 
 def test_one_row_per_answer_when_a_prefix_changes():
-    def numbered(messages, add):  # every turn says how many there are
+    def numbered(messages, add, answer):  # every turn says how many there are
         return plain(
             [{**m, "content": f"{len(messages) if m['role'] == 'u' and not add else 0}"} for m in messages], add
         )
@@ -31,7 +31,7 @@ def test_one_row_per_answer_when_a_prefix_changes():
     with pytest.raises(RenderingRefusedError, match="is not how the conversation begins: message 2"):
         segments_by_prefix(numbered, MESSAGES, [1, 3], ENDING)
 
-    def shouting(messages, add):  # earlier answers are in capitals
+    def shouting(messages, add, answer):  # earlier answers are in capitals
         last = len(messages) - 1
         return plain(
             [
@@ -51,11 +51,11 @@ def test_one_row_per_answer_when_a_prefix_changes():
 
 def test_answer_without_end_marker_is_refused():
     with pytest.raises(RenderingRefusedError, match="does not close the answer: message 2"):
-        segments_by_prefix(lambda messages, add: plain(messages, add).rstrip("]\n"), MESSAGES[:2], [1], ENDING)
+        segments_by_prefix(lambda messages, add, answer: plain(messages, add).rstrip("]\n"), MESSAGES[:2], [1], ENDING)
 
 
 def test_answer_that_is_not_printed_is_refused():
-    def mute(messages, add):
+    def mute(messages, add, answer):
         return plain([m for m in messages if m["role"] == "u"], False)
 
     with pytest.raises(RenderingRefusedError, match="does not print every answer"):

@@ -1,7 +1,9 @@
 import pytest
 
+from tunesmith.data.chat.prefixes import Ending
 from tunesmith.data.chat.probe import accepts_system, find_ending, find_tool_support
 from tunesmith.data.chat.template import ToolSupport
+from tunesmith.errors import TemplateError
 
 
 def renderer(after_answer, tools=False):
@@ -29,7 +31,13 @@ def renderer(after_answer, tools=False):
     ],
 )
 def test_ending_is_the_first_token_or_all_but_white_space(after, expected):
-    assert find_ending(renderer(after), ["<e>", "<h>", "<eo>", "\n"]) == expected
+    assert find_ending(renderer(after), ["<e>", "<h>", "<eo>", "\n"]) == Ending(*expected)
+
+
+def test_a_template_that_closes_no_answer_is_helped_out_with_the_end_token():
+    assert find_ending(renderer("\n"), ["<e>"], "<e>") == Ending("<e>", "\n", is_printed=False)
+    with pytest.raises(TemplateError, match="prints no end marker after an answer and the tokenizer has no end token"):
+        find_ending(renderer(""), ["<e>"])
 
 
 def test_tool_support_is_what_leaves_a_trace():

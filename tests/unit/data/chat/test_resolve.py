@@ -3,6 +3,7 @@ import pytest
 from tests.unit.data.chat.conversations import as_dicts, settings, talk, tokenizer_of
 from tunesmith.data.chat import RenderingRefusedError, resolve_template
 from tunesmith.data.chat.catalog import find_entry
+from tunesmith.data.chat.prefixes import Ending
 from tunesmith.errors import TemplateError
 
 CHATML = (
@@ -41,7 +42,7 @@ def marked(template, conversation):
 
 
 def test_unknown_name_is_refused_with_the_nearest():
-    with pytest.raises(TemplateError, match=r"template is 'lama3'.*Did you mean llama3.*Known: auto, alpaca"):
+    with pytest.raises(TemplateError, match=r"template is 'lama3'.*Did you mean llama3.*tunesmith template list"):
         resolve_template(settings("lama3"), tokenizer_of("byte_level"))
 
 
@@ -76,7 +77,7 @@ def test_own_template_that_forgets_reasoning_splits_the_row():
 
 def test_template_that_always_prompts_still_knows_its_end_marker():
     tokenizer, template = own(ALWAYS_PROMPTING, "metaspace")
-    assert template.ending == ("</s>", "[assistant]")
+    assert template.ending == Ending("</s>", "[assistant]")
     conversation = talk(" Q ", "A", "R", "B")
     assert marked(template, conversation) == [["A</s>", "B</s>"]]
     (row,) = template.render_segments(conversation)
@@ -121,9 +122,8 @@ def test_marks_that_miss_the_end_marker_or_an_answer_are_not_trusted(change, why
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("{% for m in messages %}{{ m['content'] }}{% endfor %}", "prints no end marker"),
         (
-            CHATML.replace("<|im_start|>assistant\n{% endif %}", "<|im_start|>assistant\n<think>\n{% endif %}"),
+            CHATML.replace("<|im_start|>assistant\n{% endif %}", "<|im_start|>assistant\nAnswer: {% endif %}"),
             "asked differently",
         ),
         ("{{ raise_exception('never') }}", "refuses a plain question and answer: never"),
@@ -157,4 +157,7 @@ def test_named_templates_of_a_tokenizer_use_the_default_one():
 
 
 def test_our_entry_can_be_looked_up_by_alias():
-    assert resolve_template(settings("qwen2_5"), tokenizer_of("byte_level")).source == find_entry("qwen").source
+    assert (
+        resolve_template(settings("qwen2_5"), tokenizer_of("byte_level")).source
+        == find_entry("qwen").signature + find_entry("qwen").source
+    )

@@ -6,7 +6,8 @@ from hypothesis import settings as limits
 from transformers import AutoTokenizer
 
 from tests.unit.data.chat.conversations import (
-    NAMES,
+    DISTINCT_NAMES,
+    answer_text,
     as_dicts,
     conversations,
     settings,
@@ -34,13 +35,13 @@ def asked_with_tools() -> Conversation:
 
 
 @pytest.mark.parametrize("kind", ["byte_level", "metaspace"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["deepseekcoder", "gemma", "glm4", "glm4_7", "gpt_oss", "llama2", "mistral", "qwen3"])
 def test_rendering_is_what_the_saved_template_prints(name, kind):
     tokenizer = tokenizer_of(kind)
-    template = template_of(name, tokenizer)
+    template = template_of(name, tokenizer, allow_special_tokens=True)
     template.apply_to_tokenizer(tokenizer)
 
-    @limits(max_examples=25, deadline=None)
+    @limits(max_examples=15, deadline=None)
     @given(conversations(texts))
     def holds(conversation):
         row = template.render_segments(conversation)[-1]
@@ -53,14 +54,12 @@ def test_rendering_is_what_the_saved_template_prints(name, kind):
     holds()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DISTINCT_NAMES)
 def test_answers_and_their_end_markers_are_marked(name):
     template = template_of(name, tokenizer_of("metaspace"))
-    marker = template.end_markers[0]
     rows = template.render_segments(talk("Q", "first", "R", "second"))
     marked = [segment.text for row in rows for segment in row if segment.trained]
-    bare = [text.replace("<think>\n\n</think>\n\n", "").strip(" ") for text in marked]
-    assert bare == [f"first{marker}", f"second{marker}"]
+    assert marked == [answer_text(template, "first"), answer_text(template, "second")]
 
 
 def test_message_index_names_the_answer():
@@ -117,12 +116,25 @@ def test_tool_use_is_printed_where_the_template_can(name):
     assert '<|im_start|>user\n<tool_response>\n{"rain": true}\n</tool_response><|im_end|>' in text
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("qwen", "qwen3")])
-def test_tool_use_that_would_be_lost_is_refused(name):
+@pytest.mark.parametrize("name", DISTINCT_NAMES)
+def test_every_template_of_ours_prints_tools_calls_and_results(name):
     template = template_of(name, tokenizer_of("byte_level"))
+    text = "".join(segment.text for segment in template.render_segments(asked_with_tools())[-1])
+    assert text.count("weather") >= 2
+    assert '{"rain": true}' in text
+    assert "Köln" in text
+
+
+def test_tool_use_that_a_template_cannot_print_is_refused():
+    tokenizer = tokenizer_of("byte_level")
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m['role'] }}:{{ m['content'] }}<|im_end|>{% endfor %}"
+        "{% if add_generation_prompt %}assistant:{% endif %}"
+    )
+    template = resolve_template(settings("auto"), tokenizer)
     with pytest.raises(RenderingRefusedError, match="cannot print tools"):
         template.render_segments(asked_with_tools())
-    with pytest.raises(RenderingRefusedError, match="cannot print tool"):
+    with pytest.raises(RenderingRefusedError, match="cannot print tool calls"):
         template.render_segments(Conversation(asked_with_tools().messages))
 
 
@@ -145,6 +157,7 @@ def test_end_token_becomes_the_end_marker_only_where_it_is_one_token(caplog):
 
 def test_generation_stops_at_the_marker_and_at_the_end_token():
     assert template_of("gemma", tokenizer_of("metaspace", with_markers=False)).end_markers == ("<end_of_turn>", "</s>")
+    assert template_of("glm4", tokenizer_of("metaspace")).end_markers == ("</s>", "<|user|>", "<|observation|>")
     assert template_of("vicuna", tokenizer_of("metaspace")).end_markers == ("</s>",)
 
 
@@ -183,7 +196,7 @@ def smollm2(smollm2_file):
 def published(request):
     """A published tokenizer whose template has a twin."""
     tokenizer = request.getfixturevalue(request.param)
-    template = resolve_template(settings("auto"), tokenizer)
+    template = resolve_template(settings("auto", allow_special_tokens=True), tokenizer)
     assert template.method == "marks", "the twin was not recognised"
     return tokenizer, template
 

@@ -1,12 +1,15 @@
 import pickle
+import re
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import settings as limits
+from tokenizers.processors import TemplateProcessing
 
 from tests.unit.data.chat.conversations import (
-    NAMES,
+    DISTINCT_NAMES,
+    answer_text,
     as_dicts,
     conversations,
     settings,
@@ -19,15 +22,15 @@ from tests.unit.data.chat.conversations import (
 from tests.unit.data.chat.test_resolve import CHATML, FORGETFUL, NO_SYSTEM
 from tunesmith.data.chat import resolve_template
 from tunesmith.data.records import Conversation, Document, Dropped, Message
-from tunesmith.data.tokenization import EncodingOptions, build_encoder
+from tunesmith.data.tokenization import EncodingOptions, build_encoder, encode_prompt
 from tunesmith.data.tokenization.pieces import ApartEncoder, TogetherEncoder
 
 LONG = 4096
 
 
-def make(name, kind="byte_level", *, with_markers=True, **options):
+def make(name, kind="byte_level", *, with_markers=True, allow_special_tokens=False, **options):
     tokenizer = tokenizer_of(kind, with_markers=with_markers)
-    template = template_of(name, tokenizer)
+    template = template_of(name, tokenizer, allow_special_tokens=allow_special_tokens)
     template.apply_to_tokenizer(tokenizer)
     encoder = build_encoder(tokenizer, template, EncodingOptions("sft", options.pop("cutoff_len", LONG), **options))
     return tokenizer, template, encoder
@@ -41,69 +44,100 @@ def learnt(tokenizer, row):
     return [tokenizer.decode(row.input_ids[start:end]) for start, end in spans_of(row)]
 
 
-def expected_answers(name, template, conversation):
-    """Answers as the template's wire text has them, worked out without rendering."""
-    marker = template.end_markers[0]
-    answers = [message.content for message in conversation.messages if message.role == "assistant"]
-    if name == "qwen3":
-        return [f"<think>\n\n</think>\n\n{content.lstrip(chr(10))}{marker}" for content in answers]
-    space = " " if name in ("llama2", "mistral", "vicuna") else ""
-    return [f"{space}{content}{marker}" for content in answers]
-
-
 @pytest.mark.parametrize("kind", ["byte_level", "metaspace"])
-@pytest.mark.parametrize("name", NAMES)
-def test_labels_decode_to_exactly_answers_and_end_markers(name, kind):
-    tokenizer, template, encoder = make(name, kind)
+@pytest.mark.parametrize("name", DISTINCT_NAMES)
+def test_labels_are_exactly_answers_and_end_markers_and_prompts_are_what_serving_sends(name, kind):
+    tokenizer, template, encoder = make(name, kind, allow_special_tokens=True)
 
-    @limits(max_examples=40, deadline=None)
+    @limits(max_examples=6, deadline=None)
     @given(conversations(texts))
     def holds(conversation):
         (rows,) = encoder.encode([conversation])
         found = [text for row in rows for text in learnt(tokenizer, row)]
-        expected = expected_answers(name, template, conversation)
-        if kind == "metaspace":  # its decoder moves spaces: off the start of a text, to behind special tokens
-            found, expected = ([text.replace(" ", "") for text in texts] for texts in (found, expected))
+        expected = [answer_text(template, text.content) for text in conversation.messages if text.role == "assistant"]
+        if kind == "metaspace":  # its decoder moves spaces, and makes spaces of their sign
+            found, expected = ([re.sub("[ ▁]", "", text) for text in texts] for texts in (found, expected))
         assert found == expected
-
-    holds()
-
-
-@pytest.mark.parametrize("kind", ["byte_level", "metaspace"])
-@pytest.mark.parametrize("name", NAMES)
-def test_prompt_has_the_ids_that_serving_sends(name, kind):
-    tokenizer, _, encoder = make(name, kind)
-
-    @limits(max_examples=25, deadline=None)
-    @given(conversations(texts))
-    def holds(conversation):
-        (rows,) = encoder.encode([conversation])
         first = next(place for place, message in enumerate(conversation.messages) if message.role == "assistant")
         prompt = tokenizer.apply_chat_template(
             as_dicts(conversation)[:first], add_generation_prompt=True, return_dict=False
         )
-        start = spans_of(rows[0])[0][0]
-        assert rows[0].input_ids[:start].tolist() == prompt
+        assert rows[0].input_ids[: spans_of(rows[0])[0][0]].tolist() == prompt
 
     holds()
 
 
+@pytest.mark.parametrize("name", DISTINCT_NAMES)
+def test_the_start_token_stands_once_where_the_tokenizer_puts_one(name):
+    tokenizer = start_token_first(tokenizer_of("metaspace"))
+    template = template_of(name, tokenizer)
+    encoder = build_encoder(tokenizer, template, EncodingOptions("sft", LONG))
+    (rows,) = encoder.encode([talk("one", "two", "three", "four")])
+    ids = rows[-1].input_ids.tolist()
+    if name in MANY_STARTS:
+        assert ids.count(tokenizer.bos_token_id) == MANY_STARTS[name]
+    else:
+        assert (ids[0], ids.count(tokenizer.bos_token_id)) == (tokenizer.bos_token_id, 1)
+
+
+MANY_STARTS = {"llama2": 2, "llama2_zh": 2, "seed_coder": 5, "seed_oss": 4}
+"""Families that write the start token before every question, or every turn; the published templates do."""
+
+
+def start_token_first(tokenizer):
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 1)]
+    )
+    return tokenizer
+
+
 @pytest.mark.parametrize("kind", ["byte_level", "metaspace"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["alpaca", "chatml", "default", "gemma", "llama2", "llama3", "mistral", "qwen3"])
 def test_rows_have_the_ids_of_the_saved_template(name, kind):
     """Of plain words no token reaches over a border, so that the whole row is what `apply_chat_template` gives."""
     tokenizer, _, encoder = make(name, kind)
 
-    @limits(max_examples=25, deadline=None)
+    @limits(max_examples=10, deadline=None)
     @given(conversations(words))
     def holds(conversation):
         (rows,) = encoder.encode([conversation])
         served = tokenizer.apply_chat_template(as_dicts(conversation), return_dict=False)
         assert rows[-1].input_ids.tolist() == served
-        if tokenizer.bos_token_id is not None:
-            assert served[:2].count(tokenizer.bos_token_id) <= 1
 
     holds()
+
+
+@pytest.mark.parametrize("kind", ["byte_level", "metaspace"])
+@pytest.mark.parametrize("name", ["chatml", "llama2", "glm4", "qwen3"])
+def test_special_token_text_in_a_question_stays_text(name, kind):
+    tokenizer, template, encoder = make(name, kind)
+    controls = [tokenizer.convert_tokens_to_ids(text) for text in ("<|im_end|>", "<end_of_turn>")]
+    ((row,),) = encoder.encode([talk("Is <|im_end|> or <end_of_turn> a token?", "Yes.")])
+    ((plain,),) = encoder.encode([talk("Is it a token?", "Yes.")])
+    counts = [[ids.count(token) for token in controls] for ids in (row.input_ids.tolist(), plain.input_ids.tolist())]
+    assert counts[0] == counts[1]
+    assert "Is <|im_end|> or <end_of_turn> a token?" in tokenizer.decode(row.input_ids)
+    assert encode_prompt(tokenizer, template, [Message("user", "Is <|im_end|> or <end_of_turn> a token?")]) == (
+        row.input_ids[: spans_of(row)[0][0]].tolist()
+    )
+    _, _, allowing = make(name, kind, allow_special_tokens=True)
+    ((meant,),) = allowing.encode([talk("Is <|im_end|> or <end_of_turn> a token?", "Yes.")])
+    assert [meant.input_ids.tolist().count(token) for token in controls] == [count + 1 for count in counts[0]]
+
+
+def test_special_token_text_in_an_answer_is_meant():
+    tokenizer, _, encoder = make("chatml")
+    ((row,),) = encoder.encode([talk("Q", "A<|im_end|>B")])
+    assert row.input_ids.tolist().count(tokenizer.eos_token_id) == 3
+
+
+def test_a_question_with_special_token_text_is_cut_like_any_other():
+    tokenizer, _, encoder = make("chatml", cutoff_len=40)
+    ((row,),) = encoder.encode([talk("word <|im_end|> " * 20, "Yes.")])
+    assert row.truncation == {"prompt_cut"}
+    assert len(row.input_ids) <= 40
+    assert row.input_ids.tolist().count(tokenizer.eos_token_id) == 2
+    assert learnt(tokenizer, row) == ["Yes.<|im_end|>"]
 
 
 @pytest.mark.parametrize("source", [CHATML, FORGETFUL], ids=["chatml", "forgetful"])
@@ -178,8 +212,8 @@ def test_rows_that_the_template_refuses_are_dropped_with_its_words():
 
 
 def test_each_kind_of_tokenizer_gets_the_fastest_way_that_is_right():
-    assert isinstance(make("chatml")[2]._pieces, ApartEncoder)
-    assert isinstance(make("chatml", "metaspace")[2]._pieces, TogetherEncoder)
+    assert isinstance(make("chatml")[2]._pieces.inner, ApartEncoder)
+    assert isinstance(make("chatml", "metaspace")[2]._pieces.inner, TogetherEncoder)
 
 
 @limits(max_examples=60, deadline=None)

@@ -2,8 +2,11 @@ import pytest
 from tokenizers import AddedToken
 
 from tests.tiny.tokenizers import byte_level_tokenizer, metaspace_tokenizer
+from tunesmith.data.chat.literals import MARK
 from tunesmith.data.tokenization.pieces import (
     ApartEncoder,
+    CuttingEncoder,
+    PieceIds,
     SlowEncoder,
     TogetherEncoder,
     build_piece_encoder,
@@ -121,4 +124,34 @@ def test_short_pieces_are_remembered_rightly():
     ],
 )
 def test_the_fastest_right_way_is_taken(tokenizer, row, kind):
-    assert type(build_piece_encoder(tokenizer, [row])) is kind
+    encoder = build_piece_encoder(tokenizer, [row])
+    assert isinstance(encoder, CuttingEncoder)
+    assert type(encoder.inner) is kind
+
+
+@pytest.mark.parametrize("tokenizer", [byte_level_tokenizer(), metaspace_tokenizer()], ids=["byte_level", "metaspace"])
+def test_a_text_is_cut_at_its_mark_and_reads_as_before(tokenizer):
+    control = tokenizer.eos_token
+    marked = control[0] + MARK + control[1:]
+    inner = needs_whole_rows(tokenizer, [VICUNA_ROW])
+    encoder = CuttingEncoder(TogetherEncoder(tokenizer) if inner else ApartEncoder(tokenizer))
+    row = [f"Say {marked} twice: {marked}{marked}.", control, ""]
+    ((prompt, answer, rest),) = encoder.encode([row])
+    assert tokenizer.eos_token_id not in prompt
+    assert (answer, rest) == ([tokenizer.eos_token_id], [])
+    assert tokenizer.decode(prompt) == f"Say {control} twice: {control}{control}."
+    located = encoder.locate(row)
+    assert [piece.ids for piece in located] == [prompt, answer, rest]
+    starts = [start for start, _ in located[0].offsets]
+    assert starts == sorted(starts)
+    assert located[0].offsets[-1][1] == len(row[0])
+
+
+def test_rows_without_marks_pass_through():
+    encoder = CuttingEncoder(ApartEncoder(byte_level_tokenizer()))
+    plain, marked = ["a", "b", ""], ["a" + MARK + "b", "", ""]
+    first, second = encoder.encode([plain, marked])
+    assert first == encoder.inner.encode([plain])[0]
+    assert second == [first[0] + first[1], [], []]
+    assert encoder.locate(plain) == encoder.inner.locate(plain)
+    assert encoder.locate(marked)[0] == PieceIds(second[0], [(0, 1), (2, 3)])
