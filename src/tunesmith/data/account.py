@@ -7,6 +7,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from tunesmith.data.mixing import SetShare
 from tunesmith.data.tokenization.encoded import Truncation
 
 TRUNCATION_KINDS: tuple[str, ...] = get_args(Truncation)
@@ -151,7 +152,10 @@ class DataReport:
 
     packing: PackingReport | None = None
     streams: tuple[StreamReport, ...] = ()
-    max_samples: int | None = None
+    max_samples: int | tuple[int, ...] | None = None
+    mix_strategy: str = "concat"
+    shares: tuple[SetShare, ...] = ()
+    """What training takes of each data set, where that is not simply every row once."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
@@ -168,8 +172,8 @@ class DataReport:
         for report in self.sets:
             lines.extend(_render_set(report))
         if self.max_samples is not None:
-            rows = "first row" if self.max_samples == 1 else f"first {self.max_samples:,} rows"
-            lines.append(f"  max_samples: only the {rows} of each data set")
+            lines.append(f"  max_samples: only the {_first_rows(self.max_samples)} of each data set")
+        lines.extend(f"  {self.mix_strategy}, {share.render()}" for share in self.shares)
         if self.held_back_examples:
             rows = "1 row" if self.held_back_examples == 1 else f"{self.held_back_examples:,} rows"
             lines.append(f"  held back for evaluation: {rows}; {self.train_examples:,} left to train on")
@@ -179,6 +183,12 @@ class DataReport:
                 f"{self.packing.capacity:,} tokens, {self.packing.fill:.1%} full"
             )
         return "\n".join(lines)
+
+
+def _first_rows(count: int | tuple[int, ...]) -> str:
+    if isinstance(count, tuple):
+        return f"first {', '.join(f'{number:,}' for number in count)} rows"
+    return "first row" if count == 1 else f"first {count:,} rows"
 
 
 _COLUMNS = ("use", "read", "used", "dropped", "tokens", "trained", "median", "longest")

@@ -9,9 +9,11 @@ from tunesmith.config import RunConfig
 from tunesmith.data.account import DataReport, PackingReport, build_set_report
 from tunesmith.data.chat import ChatTemplate
 from tunesmith.data.loading.datasets import ExampleDataset, PackedDataset, Part
+from tunesmith.data.mixing import SetShare, mix_sets
 from tunesmith.data.packing import Packs, best_fit_decreasing, concatenate_and_cut
 from tunesmith.data.preparation import Preparation, is_packed
 from tunesmith.data.prepared import EVAL_NAME, PreparedData, PreparedSet, TrainableDataset
+from tunesmith.data.selection import count_uses
 from tunesmith.data.splits import hold_back
 from tunesmith.data.streaming.preparation import open_stream, report_streams
 from tunesmith.errors import DataError
@@ -50,6 +52,9 @@ def prepare_data(
         train, evaluation, held_back = train.select(kept), train.select(chosen), len(chosen)
     for role, examples in (("train on", train), ("evaluate on", evaluation)):
         _check_trained(examples, role)
+    shares: tuple[SetShare, ...] = ()
+    if train is not None:
+        train, shares = _mix(train, sets, config)
     packed_train = _pack(train, config) if train is not None else None
     evals = {} if evaluation is None else {EVAL_NAME: _pack_for_evaluation(evaluation, config)}
     report = DataReport(
@@ -63,6 +68,8 @@ def prepare_data(
         packing=_packing_report(packed_train, config.data.cutoff_len),
         streams=() if stream is None else report_streams(stream),
         max_samples=config.data.max_samples,
+        mix_strategy=config.data.mix_strategy,
+        shares=shares,
     )
     return PreparedData(packed_train, evals, report, sets, stream)
 
@@ -70,6 +77,33 @@ def prepare_data(
 def _examples(sets: Sequence[PreparedSet], role: str) -> ExampleDataset | None:
     parts = [Part(item.rows, item.first_row_id) for item in sets if item.role == role]
     return ExampleDataset(parts) if parts else None
+
+
+def _mix(
+    train: ExampleDataset, sets: Sequence[PreparedSet], config: RunConfig
+) -> tuple[ExampleDataset, tuple[SetShare, ...]]:
+    """Put the rows of all data sets in the order and number in which a run uses them."""
+    trained = [item for item in sets if item.role == "train"]
+    row_ids = train.row_ids
+    first_ids = [item.first_row_id for item in trained]
+    set_numbers = np.searchsorted(first_ids, row_ids, side="right") - 1
+    uses = [count_uses(item.spec, item.tally.read, config.training.seed) for item in trained]
+    if config.data.mix_strategy == "concat" and all(own is None for own in uses):
+        return train, ()
+    rows_left = [np.unique(row_ids[set_numbers == number]) for number in range(len(trained))]
+    mixture = mix_sets(
+        [item.spec.name for item in trained],
+        set_numbers,
+        row_ids,
+        [
+            None if own is None else own[left - first]
+            for own, left, first in zip(uses, rows_left, first_ids, strict=True)
+        ],
+        strategy=config.data.mix_strategy,
+        probabilities=config.data.interleave_probs,
+        seed=config.training.seed,
+    )
+    return train.select(mixture.indices), mixture.shares
 
 
 def _pack(examples: ExampleDataset, config: RunConfig) -> TrainableDataset:

@@ -19,9 +19,9 @@ from tunesmith.data.loading.cache import RowCache, default_cache_dir
 from tunesmith.data.loading.encoded import EncodedChunk, EncodedRows, EncodedRowsWriter
 from tunesmith.data.prepared import PreparedSet
 from tunesmith.data.progress import RowProgress
-from tunesmith.data.repeats import check_named_once
+from tunesmith.data.requested import resolve_requested
 from tunesmith.data.selection import RawChunk, select_chunks
-from tunesmith.data.sources import DatasetSpec, HubAccess, load_catalog
+from tunesmith.data.sources import DatasetSpec
 from tunesmith.data.tokenization import EncodingOptions, build_encoder
 from tunesmith.data.tokenization.truncation import TOO_LONG
 from tunesmith.data.workers import over_workers
@@ -43,7 +43,6 @@ def select_run_chunks(config: RunConfig, spec: DatasetSpec) -> Iterator[RawChunk
     return select_chunks(
         spec,
         config.loading.preprocessing_batch_size,
-        max_rows=config.data.max_samples,
         seed=config.training.seed,
     )
 
@@ -74,13 +73,9 @@ class Preparation:
 
     def prepare_sets(self) -> tuple[PreparedSet, ...]:
         """Encode every data set that the run names, or take it from the cache."""
-        data = self.config.data
-        catalog = load_catalog(data, HubAccess.of(self.config.model))
-        trained = [] if data.streaming else [catalog.resolve(name) for name in data.dataset]
-        measured = [catalog.resolve(name) for name in data.eval_dataset]
-        check_named_once(trained, "dataset", val_size=data.val_size)
-        check_named_once(measured, "eval_dataset")
-        specs = [("train", spec) for spec in trained] + [("eval", spec) for spec in measured]
+        requested = resolve_requested(self.config)
+        trained = () if self.config.data.streaming else requested.trained
+        specs = [("train", spec) for spec in trained] + [("eval", spec) for spec in requested.measured]
         digest = tokenizer_fingerprint(self.tokenizer)
         sets: list[PreparedSet] = []
         first_row_id = 0
@@ -104,7 +99,6 @@ class Preparation:
             template_fingerprint=None if self.template is None else self.template.fingerprint,
             options=asdict(self.options),
             selection={
-                "max_samples": self.config.data.max_samples,
                 "seed": None if spec.num_samples is None else self.config.training.seed,
             },
         )
@@ -134,8 +128,7 @@ class Preparation:
 
     def _write(self, writer: EncodedRowsWriter, spec: DatasetSpec, encoder: ChunkEncoder) -> Tally:
         total = Tally()
-        limit = self.config.data.max_samples
-        with RowProgress(spec, max_rows=limit, shown=self.ranks.is_local_main) as progress:
+        with RowProgress(spec, max_rows=spec.max_rows, shown=self.ranks.is_local_main) as progress:
             for chunk, tally in self._encode(self._read(spec, progress), encoder):
                 writer.write(chunk)
                 total.add(tally)

@@ -32,6 +32,9 @@ def _lines(parts: RunParts, point: ResumePoint | None) -> Iterator[tuple[str, st
         yield "steps", _steps(parts, parts.schedule, point)
     if loaded.memory is not None:
         yield "memory", f"about {loaded.memory.total / 1e9:.1f} GB at the longest rows"
+    for item in parts.data.sets:
+        for note in item.spec.notes:
+            yield "data", f"{item.spec.name}: {note}"
     for note in (*loaded.notes, *config.notes(), *_notes(parts)):
         yield "note", note
     yield "output", str(parts.output_dir)

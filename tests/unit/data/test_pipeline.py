@@ -210,11 +210,47 @@ def test_an_empty_data_set_is_an_error(folder):
 
 def test_a_data_set_of_the_wrong_kind_names_set_stage_and_missing_field(folder):
     info = {"texts": {"file_name": "texts.jsonl", "formatting": "alpaca"}}
-    with pytest.raises(DataError, match=r"data set 'texts' has no row that stage sft could use") as caught:
+    with pytest.raises(DataError, match=r"data set 'texts' is not of the kind that stage sft learns from") as caught:
         prepare(folder, dataset="texts", dataset_info=info)
-    assert "no answer: 30 (texts.jsonl row 1: column 'output' is missing" in str(caught.value)
-    with pytest.raises(DataError, match=r"data set 'texts' is of format text.*stage sft"):
+    assert "texts.jsonl row 1: expected the column 'output' (response), found 'text'" in str(caught.value)
+    with pytest.raises(DataError, match=r"data set 'texts' holds plain text .* stage sft learns from answers"):
         prepare(folder, dataset="texts")
+
+
+def rows_of(data):
+    return [row["row_id"] for row in data.train]
+
+
+def test_data_sets_are_interleaved_as_the_run_says_and_the_plan_counts_their_rows(folder):
+    over = prepare(folder, dataset="questions,more", mix_strategy="interleave_over")
+    assert rows_of(over)[:8] == [0, 40, 1, 41, 2, 42, 3, 40]
+    assert len(over.train) == 80
+    assert "interleave_over, questions: 40 rows available, 40 used, 0 repeated" in over.report.render()
+    assert "interleave_over, more: 3 rows available, 3 used, 37 repeated" in over.report.render()
+    assert over.report.to_dict()["shares"][1] == {"name": "more", "available": 3, "used": 3, "repeated": 37}
+    under = prepare(folder, dataset="questions,more", mix_strategy="interleave_under", val_size=0)
+    assert rows_of(under) == [0, 40, 1, 41, 2, 42]
+    once = prepare(folder, dataset="questions,more", mix_strategy="interleave_once", interleave_probs=[0.5, 0.5])
+    assert sorted(rows_of(once)) == list(range(43))
+    assert rows_of(prepare(folder, dataset="questions,more")) == list(range(43))
+
+
+def test_a_cap_may_be_given_for_each_data_set(folder):
+    data = prepare(folder, dataset="questions,more", max_samples=[10, 2])
+    assert [report.read for report in data.report.sets] == [10, 2]
+    assert "max_samples: only the first 10, 2 rows of each data set" in data.report.render()
+    data = prepare(folder, dataset="questions", eval_dataset="more", max_samples=[10, 1])
+    assert [report.read for report in data.report.sets] == [10, 1]
+
+
+def test_rows_that_are_used_several_times_are_on_one_side_of_val_size_and_evaluated_once(folder):
+    info = {"questions": {"file_name": "questions.json", "num_samples": 100}}
+    data = prepare(folder, dataset_info=info, val_size=10)
+    held_back = [row["row_id"] for row in data.evals["validation"]]
+    assert len(held_back) == len(set(held_back)) == 10
+    assert not set(held_back) & set(rows_of(data))
+    assert set(Counter(rows_of(data)).values()) <= {2, 3}
+    assert "questions: 30 rows available, 30 used" in data.report.render()
 
 
 def test_a_data_set_named_twice_is_refused(folder):

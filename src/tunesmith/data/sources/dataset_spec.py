@@ -106,6 +106,9 @@ class DatasetSpec:
     num_samples: int | None = None
     """Use exactly so many rows, drawn at random; rows repeat when there are fewer."""
 
+    max_rows: int | None = None
+    """Use so many rows at most: the first ones, or of those that `num_samples` draws."""
+
     first_row: int = 0
     last_row: int | None = None
     """Half-open range of rows over all files that `split` selects."""

@@ -8,8 +8,7 @@ from tunesmith.config import RunConfig
 from tunesmith.data.account import StreamReport
 from tunesmith.data.encoding import ChunkEncoder
 from tunesmith.data.preparation import Preparation, is_packed
-from tunesmith.data.repeats import check_named_once
-from tunesmith.data.sources import HubAccess, load_catalog
+from tunesmith.data.requested import resolve_requested
 from tunesmith.data.streaming.mixing import Mixing
 from tunesmith.data.streaming.places import render_streamed_place
 from tunesmith.data.streaming.source import StreamOptions, StreamSource
@@ -27,9 +26,7 @@ def open_stream(config: RunConfig, preparation: Preparation) -> StreamSource:
         DataError: A data set is unknown, unreadable, or without a row that can be used, or none of the first rows has a
             token to learn.
     """
-    catalog = load_catalog(config.data, HubAccess.of(config.model))
-    specs = [catalog.resolve(name) for name in config.data.dataset]
-    check_named_once(specs, "dataset")
+    specs = resolve_requested(config).trained
     encoders = []
     for spec in specs:
         encoder = preparation.chunk_encoder(spec)
