@@ -27,7 +27,7 @@ def write_model(folder: Path, family: str = "llama", **settings: Any) -> Path:
 
 
 def write_dataset(folder: Path, num_rows: int = 24) -> Path:
-    """Save questions and answers of uneven lengths as the data set `toy`, and `dataset_info.json`."""
+    """Save questions and answers of uneven lengths as the data set `toy`, also as texts, pairs and ratings."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [
         {"instruction": _QUESTIONS[n % 4].format(n), "input": "", "output": _ANSWERS[n % 4].format(n) * (1 + n % 3)}
@@ -36,8 +36,17 @@ def write_dataset(folder: Path, num_rows: int = 24) -> Path:
     texts = [{"text": " ".join(row["output"] for row in rows[n : n + 3])} for n in range(num_rows)]
     (folder / "toy.json").write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
     (folder / "texts.json").write_text(json.dumps(texts, ensure_ascii=False), encoding="utf-8")
+    pairs = [
+        {"instruction": row["instruction"], "chosen": row["output"], "rejected": "I do not know. " * (1 + number % 2)}
+        for number, row in enumerate(rows)
+    ]
+    ratings = [{**row, "label": number % 3 == 0} for number, row in enumerate(rows)]
+    (folder / "pairs.json").write_text(json.dumps(pairs, ensure_ascii=False), encoding="utf-8")
+    (folder / "ratings.json").write_text(json.dumps(ratings, ensure_ascii=False), encoding="utf-8")
     info = {
         "toy": {"file_name": "toy.json"},
+        "pairs": {"file_name": "pairs.json", "ranking": True},
+        "ratings": {"file_name": "ratings.json"},
         "texts": {"file_name": "texts.json", "columns": {"prompt": "text"}},
     }
     (folder / "dataset_info.json").write_text(json.dumps(info), encoding="utf-8")

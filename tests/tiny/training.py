@@ -13,6 +13,7 @@ from tunesmith.data.batches import Example
 from tunesmith.data.collators import build_collator
 from tunesmith.data.loading.samplers import RandomSampler, SequentialSampler
 from tunesmith.models.heads import resolve_head
+from tunesmith.objectives.base import Objective
 from tunesmith.objectives.next_token import NextTokenObjective
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.arguments import OneDeviceArguments
@@ -45,6 +46,7 @@ def tiny_trainer(
     callbacks: Sequence[Any] = (),
     plan: dict[str, Any] | None = None,
     collator: Any = None,
+    objective: Objective | None = None,
     **settings: Any,
 ) -> ObjectiveTrainer:
     """Build a trainer on the CPU: plain SGD without clipping unless settings say otherwise."""
@@ -80,7 +82,7 @@ def tiny_trainer(
     return ObjectiveTrainer(
         model=model,
         args=args,
-        objective=NextTokenObjective(resolve_head(model), chunk_tokens=8),
+        objective=objective or NextTokenObjective(resolve_head(model), chunk_tokens=8),
         plan=TrainerPlan(run_id="tiny", order=order, sampler=sampler, **(plan or {})),
         ranks=ranks,
         train_dataset=list(rows),

@@ -17,6 +17,14 @@ METRICS: Mapping[str, str | None] = {
 }
 """What evaluation measures, with the switch that each needs, if any."""
 
+_OF_REWARDS = ("rewards/accuracies", "rewards/margins", "rewards/chosen", "rewards/rejected")
+STAGE_METRICS: Mapping[str, tuple[str, ...]] = {
+    "rm": ("loss", "accuracy", "margin"),
+    "dpo": ("loss", *_OF_REWARDS),
+    "kto": ("loss", "rewards/chosen", "rewards/rejected"),
+}
+"""What evaluation measures with stages whose loss is of whole completions."""
+
 METRIC_PREFIX = "eval_"
 SMALLER_IS_BETTER = ("loss", "perplexity")
 
@@ -47,7 +55,8 @@ class EvaluatingSettings:
     """Number that decides which checkpoint is best; the evaluation loss when not set.
 
     One of `loss`, `perplexity`, `accuracy` (with `compute_accuracy`), `bleu-4`, `rouge-1`, `rouge-2` and `rouge-l`
-    (with `predict_with_generate`), with or without `eval_` in front.
+    (with `predict_with_generate`), with or without `eval_` in front. With stage `dpo` `loss`, `rewards/accuracies` or
+    `rewards/margins`; with `kto` `loss` or `rewards/chosen`.
 
     Used by `load_best_model_at_end`, `early_stopping_steps`, `save_strategy: best`, `save_total_limit` (the best
     checkpoint stays) and schedules that go by the evaluation."""

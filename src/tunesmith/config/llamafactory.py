@@ -66,9 +66,7 @@ _VALUES_BY_FEATURE: Mapping[str, str] = {
     " generation_config",
     "prepared data in a named folder (the cache is keyed by content here)": "tokenized_path",
     "targets of their own for OFT (`lora_target` decides)": "oft_target",
-    "preference training": "pref_beta pref_ftx pref_bco_weight pref_loss dpo_label_smoothing simpo_gamma ld_alpha"
-    " ref_model ref_model_adapters ref_model_quantization_bit",
-    "KTO": "kto_chosen_weight kto_rejected_weight",
+    "another reference policy": "ref_model ref_model_adapters ref_model_quantization_bit",
     "PPO": "ppo_buffer_size ppo_epochs ppo_target reward_model reward_model_adapters"
     " reward_model_quantization_bit reward_model_type",
     "GaLore": "galore_target galore_rank galore_update_interval galore_scale galore_proj_type",
@@ -191,7 +189,7 @@ _RENAMED: Mapping[str, str] = {
 """Older spellings, and those of neighbouring tools, with the key that has their job here."""
 
 _LATER_VALUES: Mapping[str, str] = {
-    "stage": "rm ppo dpo kto grpo orpo",
+    "stage": "rm ppo grpo orpo",
     "quantization_method": "gptq awq aqlm quanto mxfp4 fp8",
     "optim": "adamw_torch_xla adamw_torch_npu_fused adamw_anyprecision galore_adamw galore_adamw_8bit galore_adafactor"
     " galore_adamw_layerwise galore_adamw_8bit_layerwise galore_adafactor_layerwise lomo adalomo apollo_adamw"

@@ -5,11 +5,14 @@ for another run, is allowed and said here: nothing is ignored in silence.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tunesmith.config.objective import COMPLETION_STAGES
 from tunesmith.config.optimizers import ADAM_SETTINGS, OPTIMIZER_INPUTS
 from tunesmith.config.peft_methods import PEFT_METHODS
+from tunesmith.config.preference import STAGES_OF_SETTINGS
 
 if TYPE_CHECKING:
     from tunesmith.config.run_config import RunConfig
@@ -166,6 +169,33 @@ def _without_conversations(config: "RunConfig") -> Iterator[Unused]:
         yield ("template",), "plain text (`stage: pt`) is learnt as it is"
 
 
+def _without_preferences(config: "RunConfig") -> Iterator[Unused]:
+    stage, losses = config.objective.stage, config.preference.pref_loss
+    keys = [field.name for field in fields(config.preference)]
+    yield (
+        [key for key in keys if stage not in STAGES_OF_SETTINGS.get(key, ("dpo",))],
+        f"it is not for {config.cite('stage')}",
+    )
+    if stage == "dpo":
+        if "simpo" not in losses:
+            yield ("simpo_gamma",), "`pref_loss` has no simpo"
+        if "discopop" not in losses:
+            yield ("discopop_tau",), "`pref_loss` has no discopop"
+
+
+def _without_tokens(config: "RunConfig") -> Iterator[Unused]:
+    stage = config.objective.stage
+    if stage in COMPLETION_STAGES:
+        yield (
+            ("label_smoothing_factor", "z_loss", "compute_accuracy"),
+            f"the loss of {config.cite('stage')} is of whole completions, not of tokens",
+        )
+        yield (
+            ("lora_dropout",),
+            f"with {config.cite('stage')} dropout is off, or a policy would differ from its reference by chance",
+        )
+
+
 def _without_quantization(config: "RunConfig") -> Iterator[Unused]:
     if config.quantization.quantization_bit is None:
         yield QUANTIZATION_DETAILS, "weights are compressed only with `quantization_bit`"
@@ -194,6 +224,8 @@ _UNUSED: tuple[Callable[["RunConfig"], Iterator[Unused]], ...] = (
     _with_an_old_adapter,
     _without_quantization,
     _without_conversations,
+    _without_preferences,
+    _without_tokens,
     _without_adam,
     _without_warm_up,
     _without_evaluation,

@@ -16,6 +16,7 @@ from tunesmith.config.loading import LoadingConfig
 from tunesmith.config.model import ModelConfig
 from tunesmith.config.notes import find_notes
 from tunesmith.config.objective import ObjectiveConfig
+from tunesmith.config.preference import PreferenceConfig
 from tunesmith.config.quantization import QuantizationConfig
 from tunesmith.config.settings import GROUPS, all_settings
 from tunesmith.config.training import TrainingConfig
@@ -51,6 +52,7 @@ class RunConfig:
     data: DataConfig = field(default_factory=DataConfig)
     loading: LoadingConfig = field(default_factory=LoadingConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    preference: PreferenceConfig = field(default_factory=PreferenceConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     distributed: DistributedConfig = field(default_factory=DistributedConfig)
     generation: GenerationConfig = field(default_factory=GenerationConfig)

@@ -36,6 +36,7 @@ from tunesmith.config.generation import GenerationConfig
 from tunesmith.config.loading import LoadingConfig
 from tunesmith.config.model import ModelConfig
 from tunesmith.config.objective import ObjectiveConfig
+from tunesmith.config.preference import PreferenceConfig
 from tunesmith.config.quantization import QuantizationConfig
 from tunesmith.config.training import TrainingConfig
 
@@ -46,6 +47,7 @@ GROUPS: Mapping[str, type] = {
     "data": DataConfig,
     "loading": LoadingConfig,
     "objective": ObjectiveConfig,
+    "preference": PreferenceConfig,
     "training": TrainingConfig,
     "distributed": DistributedConfig,
     "generation": GenerationConfig,

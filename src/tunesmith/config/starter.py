@@ -39,7 +39,18 @@ _ROWS: Mapping[str, Mapping[str, str]] = {
         "template": "auto",
         "cutoff_len": "2048",
     },
+    **{
+        stage: {"dataset": rows, "dataset_dir": "data", "template": "auto", "cutoff_len": "2048"}
+        for stage, rows in {"rm": "my_pairs", "dpo": "my_pairs", "kto": "my_ratings"}.items()
+    },
 }
+_PREFERENCES: Mapping[str, Mapping[str, str]] = {
+    "rm": {"center_rewards_coefficient": "0.01"},
+    "dpo": {"pref_loss": "sigmoid", "pref_beta": "0.1", "pref_ftx": "0.0"},
+    "kto": {"pref_beta": "0.1", "kto_chosen_weight": "auto", "kto_rejected_weight": "auto"},
+}
+_RATES: Mapping[str, str] = {"rm": "1.0e-5", "dpo": "5.0e-6", "kto": "5.0e-6"}
+"""Learning rates of stages that want others: preferences move a model quickly."""
 
 _HEAD = """# A run with `stage: {stage}`. Check: `tunesmith config check FILE`. Start: `tunesmith train FILE`.
 # Every key is explained in docs/options.md.
@@ -58,9 +69,18 @@ def render_starter(stage: str) -> str:
     paragraphs = [_HEAD.format(stage=stage)]
     for title, values in _SHARED.items():
         lines = [f"### {title}\n"]
-        for key, value in (_ROWS[stage] if title == "The rows" else values).items():
+        for key, value in _values(stage, title, values).items():
             comment = textwrap.wrap(first_sentence(all_descriptions()[key]), 110)
             lines += [f"# {line}\n" for line in comment]
-            lines.append(f"{key}: {stage if key == 'stage' else value}\n")
+            lines.append(f"{key}: {value}\n")
         paragraphs.append("".join(lines))
     return "\n".join(paragraphs)
+
+
+def _values(stage: str, title: str, values: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the lines of a paragraph for a stage."""
+    if title == "The rows":
+        return _ROWS[stage]
+    own = {"stage": stage, "learning_rate": _RATES.get(stage, values.get("learning_rate", ""))}
+    chosen = {key: own.get(key, value) for key, value in values.items()}
+    return {**chosen, **_PREFERENCES.get(stage, {})} if title == "What is trained" else chosen

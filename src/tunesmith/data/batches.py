@@ -117,6 +117,9 @@ class CompletionBatch(Batch):
     mismatched: NotRequired["CompletionBatch"]
     """With stage `kto`: the prompts of this batch, each with the completion of another row."""
 
+    step_means: NotRequired[dict[str, Tensor]]
+    """What the objective measured over the whole optimiser step, put in by the trainer. Shape [] each."""
+
 
 LOSS_KEYS = (
     "labels",
@@ -128,6 +131,7 @@ LOSS_KEYS = (
     "item_weights",
     "reference_log_probabilities",
     "mismatched",
+    "step_means",
 )
 """Batch keys that are for the loss and not for the model."""
 

@@ -6,9 +6,11 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from tunesmith.config import RunConfig
+from tunesmith.config.objective import PAIR_STAGES
 from tunesmith.data.account import DataReport, PackingReport, build_set_report
 from tunesmith.data.chat import ChatTemplate
 from tunesmith.data.loading.datasets import ExampleDataset, PackedDataset, Part
+from tunesmith.data.loading.feedback import FeedbackDataset
 from tunesmith.data.mixing import SetShare, mix_sets
 from tunesmith.data.packing import Packs, best_fit_decreasing, concatenate_and_cut
 from tunesmith.data.preparation import Preparation, is_packed
@@ -55,8 +57,8 @@ def prepare_data(
     shares: tuple[SetShare, ...] = ()
     if train is not None:
         train, shares = _mix(train, sets, config)
-    packed_train = _pack(train, config) if train is not None else None
-    evals = {} if evaluation is None else {EVAL_NAME: _pack_for_evaluation(evaluation, config)}
+    packed_train = _pack(_completed(train, config), config) if train is not None else None
+    evals = {} if evaluation is None else {EVAL_NAME: _pack_for_evaluation(_completed(evaluation, config), config)}
     report = DataReport(
         sets=tuple(
             build_set_report(item.spec.name, item.role, item.tally, item.rows.lengths, item.rows.trained_tokens)
@@ -65,7 +67,7 @@ def prepare_data(
         train_examples=0 if train is None else len(train),
         eval_examples=0 if evaluation is None else len(evaluation),
         held_back_examples=held_back,
-        packing=_packing_report(packed_train, config.data.cutoff_len),
+        packing=_packing_report(packed_train, _capacity(config)),
         streams=() if stream is None else report_streams(stream),
         max_samples=config.data.max_samples,
         mix_strategy=config.data.mix_strategy,
@@ -106,17 +108,28 @@ def _mix(
     return train.select(mixture.indices), mixture.shares
 
 
-def _pack(examples: ExampleDataset, config: RunConfig) -> TrainableDataset:
+def _completed(examples: ExampleDataset, config: RunConfig) -> ExampleDataset | FeedbackDataset:
+    """Give each rated completion a mismatched one, after rows were held back: no set reads from the other."""
+    return FeedbackDataset(examples, config.data.cutoff_len) if config.objective.stage == "kto" else examples
+
+
+def _pack(examples: ExampleDataset | FeedbackDataset, config: RunConfig) -> TrainableDataset:
     if not is_packed(config):
         return examples
-    if config.objective.stage == "pt":
-        return PackedDataset(examples, concatenate_and_cut(examples.lengths, config.data.cutoff_len))
     lengths = examples.lengths
-    packs = best_fit_decreasing(lengths, config.data.cutoff_len)
-    return PackedDataset(examples, Packs.of_whole_rows(packs, lengths))
+    if config.objective.stage == "pt":
+        return PackedDataset(examples, concatenate_and_cut(lengths, config.data.cutoff_len))
+    if isinstance(examples, ExampleDataset):
+        lengths = lengths + examples.prompt_ends  # a pair is two sequences that each have the prompt
+    return PackedDataset(examples, Packs.of_whole_rows(best_fit_decreasing(lengths, _capacity(config)), lengths))
 
 
-def _pack_for_evaluation(examples: ExampleDataset, config: RunConfig) -> TrainableDataset:
+def _capacity(config: RunConfig) -> int:
+    """Return the tokens that a packed row may hold; either sequence of a pair may have `cutoff_len`."""
+    return config.data.cutoff_len * (2 if config.objective.stage in PAIR_STAGES else 1)
+
+
+def _pack_for_evaluation(examples: ExampleDataset | FeedbackDataset, config: RunConfig) -> TrainableDataset:
     """Documents are cut to blocks; conversations stay single, since predictions are made for each."""
     return _pack(examples, config) if config.objective.stage == "pt" else examples
 

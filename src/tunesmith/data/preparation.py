@@ -11,6 +11,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from tunesmith.config import RunConfig
+from tunesmith.config.objective import PAIR_STAGES
 from tunesmith.data.account import Tally, describe_dropped
 from tunesmith.data.chat import ChatTemplate
 from tunesmith.data.encoding import ChunkEncoder
@@ -29,6 +30,9 @@ from tunesmith.errors import DataError
 from tunesmith.runtime.ranks import Ranks
 
 logger = logging.getLogger(__name__)
+
+_STAGES_OF_COLUMNS = {"chosen": PAIR_STAGES, "rejected": PAIR_STAGES, "margin": PAIR_STAGES, "kto_tag": ("kto",)}
+"""Columns that only some stages read."""
 
 
 def is_packed(config: RunConfig) -> bool:
@@ -151,7 +155,7 @@ def _check_usable(spec: DatasetSpec, stage: str, tally: Tally) -> None:
     if not tally.read:
         raise DataError(f"data set {spec.name!r} has no rows: {', '.join(map(str, spec.files))}")
     if not tally.used:
-        columns = json.dumps(_columns(spec), ensure_ascii=False)
+        columns = json.dumps(_columns(spec, stage), ensure_ascii=False)
         raise DataError(
             f"data set {spec.name!r} has no row that stage {stage} could use. It is read as format {spec.formatting} "
             f"with the columns {columns}. All {tally.read:,} rows were dropped:\n{describe_dropped(tally)}\n"
@@ -169,5 +173,10 @@ def _remedy(tally: Tally) -> str:
     return "Set formatting and columns of the data set in dataset_info to what its rows hold, or choose another stage."
 
 
-def _columns(spec: DatasetSpec) -> dict[str, str]:
-    return {key: column for key, column in asdict(spec.columns).items() if column is not None}
+def _columns(spec: DatasetSpec, stage: str) -> dict[str, str]:
+    """Return the columns that rows may have, without those that only other stages read."""
+    return {
+        key: column
+        for key, column in asdict(spec.columns).items()
+        if column is not None and stage in _STAGES_OF_COLUMNS.get(key, (stage,))
+    }

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from tunesmith.data.account import DataReport, Tally
 from tunesmith.data.loading.datasets import ExampleDataset, PackedDataset
 from tunesmith.data.loading.encoded import EncodedRows
+from tunesmith.data.loading.feedback import FeedbackDataset
 from tunesmith.data.sources import DatasetSpec
 from tunesmith.data.streaming.places import is_streamed
 from tunesmith.data.streaming.source import StreamSource
 
-TrainableDataset = ExampleDataset | PackedDataset
+TrainableDataset = ExampleDataset | FeedbackDataset | PackedDataset
 
 EVAL_NAME = "validation"
 """Key of the rows to evaluate on, whether held back or named."""

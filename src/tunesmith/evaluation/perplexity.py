@@ -7,13 +7,14 @@ with the set.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from tunesmith.objectives.base import Objective
+from tunesmith.objectives.means import RunningMeans, mean_tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,9 @@ class EvaluationLoss:
 
     items: int
     """Number of items over all processes."""
+
+    means: Mapping[str, float] = field(default_factory=dict)
+    """What the objective gives beside the loss, as means over the set."""
 
 
 def measure_loss(
@@ -52,12 +56,15 @@ def measure_loss(
     """
     sums = torch.zeros(3, dtype=torch.float64)  # loss, items, right first choices
     counts_correct = True
+    means = RunningMeans()
     was_training = model.training
     model.eval()
     try:
         with torch.no_grad():
+            known = _measure_set(model, dataloader, objective, prepare_inputs)
             for batch in dataloader:
-                result = objective.compute(model, prepare_inputs(batch))
+                result = objective.compute(model, {**prepare_inputs(batch), **known})
+                means.add(result.means)
                 correct = result.metrics.get("correct")
                 counts_correct = counts_correct and correct is not None
                 parts = (result.total, result.items, torch.zeros_like(result.items) if correct is None else correct)
@@ -67,6 +74,7 @@ def measure_loss(
     finally:
         model.train(was_training)
     total, items, correct_items = _sum_over_processes(sums, model).tolist()
+    found = means.close(lambda values: _sum_over_processes(values, model), torch.device("cpu"))
     if items == 0:
         return EvaluationLoss(loss=math.nan, perplexity=math.nan, accuracy=None, items=0)
     loss = total / items
@@ -75,7 +83,22 @@ def measure_loss(
         perplexity=math.exp(loss) if loss < 700 else math.inf,
         accuracy=correct_items / items if counts_correct else None,
         items=int(items),
+        means=found,
     )
+
+
+def _measure_set(
+    model: nn.Module,
+    dataloader: Iterable[Mapping[str, Any]],
+    objective: Objective,
+    prepare_inputs: Callable[[Mapping[str, Any]], Mapping[str, Tensor]],
+) -> dict[str, Any]:
+    """Return what the loss of one item needs to know of the whole set, as an addition to each batch."""
+    measured = objective.measure(model, map(prepare_inputs, dataloader))
+    if not measured:
+        return {}
+    device = next(model.parameters()).device
+    return {"step_means": mean_tensors(measured, lambda values: _sum_over_processes(values, model).to(device), device)}
 
 
 def _sum_over_processes(sums: Tensor, model: nn.Module) -> Tensor:

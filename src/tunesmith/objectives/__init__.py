@@ -5,11 +5,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["LossSum", "Objective", "build_objective"]
+__all__ = ["LossSum", "Objective", "ObjectiveParts", "build_objective"]
 
 if TYPE_CHECKING:
     from tunesmith.objectives.base import LossSum, Objective
-    from tunesmith.objectives.registry import build_objective
+    from tunesmith.objectives.registry import ObjectiveParts, build_objective
 
 
 def __getattr__(name: str) -> Any:
@@ -17,8 +17,8 @@ def __getattr__(name: str) -> Any:
         from tunesmith.objectives import base
 
         return getattr(base, name)
-    if name == "build_objective":
-        from tunesmith.objectives.registry import build_objective
+    if name in ("ObjectiveParts", "build_objective"):
+        from tunesmith.objectives import registry
 
-        return build_objective
+        return getattr(registry, name)
     raise AttributeError(f"module 'tunesmith.objectives' has no attribute {name!r}")

@@ -4,11 +4,22 @@ An objective never divides. The trainer divides once, by the number of items of 
 micro-batches and processes, which is why any split of the same rows gives the same gradients.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from torch import Tensor, nn
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A mean whose division is left to whoever adds up the parts."""
+
+    total: Tensor
+    """Sum of the values, detached. Shape []."""
+
+    count: Tensor
+    """Number of values; where it is 0 in the end, there is no mean. Shape []."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +35,33 @@ class LossSum:
     metrics: Mapping[str, Tensor] = field(default_factory=dict)
     """Sums over the same items (for example the number of correct tokens), detached. Shape [] each."""
 
+    means: Mapping[str, Mean] = field(default_factory=dict)
+    """What is logged beside the loss, each with a count of its own. Every batch gives the same names, in one order, so
+    that processes can add theirs up without asking."""
+
 
 class Objective(Protocol):
     """Turns a batch into a `LossSum`; holds hyperparameters and no training state."""
 
+    @property
+    def loss_is_per_token(self) -> bool:
+        """Whether the loss is in nats per token, so that it has a perplexity."""
+        ...
+
     def count_items(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Return the number of items the loss of this batch will be summed over, without running the model."""
+        ...
+
+    def measure(self, model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> Mapping[str, Mean]:
+        """Return what the loss of one item needs to know of all items of its optimiser step; most need nothing.
+
+        The trainer adds the parts of all processes up and puts the means into each batch as `step_means`, before
+        `compute`. In evaluation the whole set is one step.
+
+        Args:
+            model: As for `compute`; gradients are off.
+            batches: All micro-batches of this process in the step.
+        """
         ...
 
     def compute(self, model: nn.Module, batch: Mapping[str, Tensor]) -> LossSum:

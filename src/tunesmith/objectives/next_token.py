@@ -3,7 +3,7 @@
 The two differ in which positions carry a label, which the data engine decides; here they are one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tunesmith.models.heads import LanguageHead, run_body
-from tunesmith.objectives.base import LossSum
+from tunesmith.objectives.base import LossSum, Mean
 from tunesmith.objectives.chunked_head import HeadLoss, chunked_head_loss, resolve_chunk_tokens
 from tunesmith.objectives.losses.cross_entropy import token_cross_entropy
 from tunesmith.objectives.positions import Predictions, count_predictions, find_predictions
@@ -29,6 +29,15 @@ class NextTokenObjective:
 
     router_loss_weight: float = 0.0
     """Weight of the load-balancing loss that a mixture-of-experts model returns, see `router_loss_weight`."""
+
+    @property
+    def loss_is_per_token(self) -> bool:
+        """Every item is a token."""
+        return True
+
+    def measure(self, model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> Mapping[str, Mean]:
+        """Return nothing: a token's loss depends on no other."""
+        return {}
 
     def count_items(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Return the number of labelled tokens that have a token before them."""
@@ -50,12 +59,14 @@ class NextTokenObjective:
             own = output.logits[:, -inputs["input_ids"].shape[1] :]  # a learnt prompt stands in front of the text
             loss = self._whole_logits_loss(own, found, is_training=model.training)
         items = torch.tensor(found.labels.numel(), device=found.labels.device)
-        total = loss.total + self._router_loss(output, items) if model.training else loss.total
+        total = loss.total
+        if model.training:
+            total = total + weigh_router_loss(output, items, self.router_loss_weight)
         return LossSum(total, items, {} if loss.correct is None else {"correct": loss.correct})
 
     def _head_loss(self, hidden: Tensor, found: Predictions, *, is_training: bool) -> HeadLoss:
         selected = hidden.flatten(0, 1).index_select(0, found.positions.to(hidden.device))
-        vocabulary = _vocabulary_size(self.head.module)
+        vocabulary = vocabulary_size(self.head.module)
         return chunked_head_loss(
             selected,
             found.labels,
@@ -73,12 +84,19 @@ class NextTokenObjective:
     def _token_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         return token_cross_entropy(logits, labels, label_smoothing=self.label_smoothing, z_loss=self.z_loss)
 
-    def _router_loss(self, output: Any, items: Tensor) -> Tensor | float:
-        """Weigh the router's loss, a mean over the batch, by the batch's items: the trainer divides by all items."""
-        if not self.router_loss_weight or output.get("aux_loss") is None:
-            return 0.0
-        aux_loss: Tensor = output["aux_loss"]
-        return self.router_loss_weight * aux_loss * items
+
+def weigh_router_loss(output: Any, items: Tensor, weight: float) -> Tensor | float:
+    """Return the router's loss, a mean over the batch, weighed by the batch's items: the trainer divides by all items.
+
+    Args:
+        output: What the model returned.
+        items: Number of items of the batch.
+        weight: See `router_loss_weight`.
+    """
+    if not weight or output.get("aux_loss") is None:
+        return 0.0
+    aux_loss: Tensor = output["aux_loss"]
+    return weight * aux_loss * items
 
 
 def router_loss_weight(model_settings: Mapping[str, Any]) -> float:
@@ -92,6 +110,6 @@ def router_loss_weight(model_settings: Mapping[str, Any]) -> float:
     return float(model_settings.get("router_aux_loss_coef") or 0.0)
 
 
-def _vocabulary_size(module: nn.Module) -> int:
+def vocabulary_size(module: nn.Module) -> int:
     """Return the widest output of a head, whatever adapters are wrapped around it."""
     return max((parameter.shape[0] for parameter in module.parameters() if parameter.dim() > 1), default=1)

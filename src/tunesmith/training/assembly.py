@@ -1,7 +1,7 @@
 """Puts the parts of a run together: trainer, order of rows, callbacks and monitors."""
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,12 @@ from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Seq2Seq
 from transformers.integrations import TensorBoardCallback
 
 from tunesmith.config import RunConfig
+from tunesmith.config.objective import PAIR_STAGES
 from tunesmith.data.batches import BatchLayout
 from tunesmith.data.chat import ChatTemplate
 from tunesmith.data.collators import Collator, build_collator
+from tunesmith.data.collators.completions import split_pair
+from tunesmith.data.collators.layouts import RowKind
 from tunesmith.data.loading.samplers import EpochSampler, SamplingStrategy, build_sampler
 from tunesmith.data.pipeline import EVAL_NAME, PreparedData
 from tunesmith.data.records import Message
@@ -43,6 +46,9 @@ from tunesmith.training.trainer import ObjectiveTrainer
 from tunesmith.training.trainer_plan import ScoreAnswers, TrainerPlan
 
 _NUM_SAMPLE_PROMPTS = 3
+_ROW_KINDS: Mapping[str, RowKind] = {**dict.fromkeys(PAIR_STAGES, "pairs"), "kto": "feedback"}
+"""What the rows of a stage hold, where it is not one sequence."""
+
 _GPU_PAD_MULTIPLE = 8
 """Matrix units of GPUs want lengths in eights; on a CPU it would be padding for nothing."""
 
@@ -172,6 +178,7 @@ def build_run_collator(parts: RunParts) -> Collator:
     on_gpu = parts.layout == "padded" and parts.arguments.device.type == "cuda" and not learns_padding
     return build_collator(
         parts.layout,
+        kind=_ROW_KINDS.get(parts.config.objective.stage, "single"),
         pad_token_id=int(pad),
         pad_to_multiple_of=_GPU_PAD_MULTIPLE if on_gpu else None,
         ignore_pad_token_for_loss=not learns_padding,
@@ -258,7 +265,9 @@ def _sample_prompts(parts: RunParts) -> list[SamplePrompt]:
     prompts: list[SamplePrompt] = []
     for index in range(min(_NUM_SAMPLE_PROMPTS, len(rows))):
         row = rows[index]
-        prompt, answer = split_last_answer(row[0] if isinstance(row, list) else row)
+        example = row[0] if isinstance(row, list) else row
+        # Of a row with completions, the preferred or the rated one.
+        prompt, answer = split_last_answer(split_pair(example)[0] if "prompt_end" in example else example)
         texts = [str(parts.tokenizer.decode(ids, skip_special_tokens=True)) for ids in (prompt, answer)]
         prompts.append(SamplePrompt(texts[0], prompt, texts[1]))
     return prompts

@@ -7,10 +7,12 @@ How long the run is, what it logs, saves and evaluates, and on how many workers,
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import PurePath
 from typing import Any
 
 from tunesmith.config import RunConfig
+from tunesmith.config.preference import PreferenceConfig
 from tunesmith.errors import CheckpointError
 
 _DECISIVE = (
@@ -22,6 +24,7 @@ _DECISIVE = (
     *("freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules"),
     *("stage", "dataset", "template", "default_system", "row_variables", "cutoff_len", "max_samples", "val_size"),
     *("packing", "train_on_prompt", "mask_history", "ignore_pad_token_for_loss"),
+    *(field.name for field in fields(PreferenceConfig)),
     *("label_smoothing_factor", "z_loss", "neftune_noise_alpha", "bf16", "fp16", "pure_bf16"),
     *("learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio"),
     *("optim", "optim_args", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm"),

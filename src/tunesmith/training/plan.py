@@ -4,8 +4,12 @@ from collections.abc import Iterator
 
 import torch
 
+from tunesmith.config.objective import COMPLETION_STAGES
 from tunesmith.data.pipeline import is_packed
 from tunesmith.models.attention import find_recurrence
+from tunesmith.objectives import Objective
+from tunesmith.objectives.feedback import FeedbackObjective
+from tunesmith.objectives.preference import PreferenceObjective
 from tunesmith.training.assembly import RunParts
 from tunesmith.training.resume import ResumePoint
 from tunesmith.training.schedule import Schedule
@@ -26,6 +30,9 @@ def _lines(parts: RunParts, point: ResumePoint | None) -> Iterator[tuple[str, st
     yield "model", f"{config.model.model_name_or_path}, {_tuning(parts)}"
     yield "weights", loaded.parameters.render_line()
     yield "numbers", _precision(parts)
+    if config.objective.stage in COMPLETION_STAGES:
+        yield "loss", _loss(parts)
+        yield "reference", describe_reference(parts.objective)
     yield "attention", f"{loaded.attention.implementation} ({loaded.attention.reason})"
     yield "batches", _batches(parts)
     if parts.schedule is not None:
@@ -58,6 +65,29 @@ def _tuning(parts: RunParts) -> str:
     if kind == "lora":
         kind = f"lora rank {adapter.lora_rank} on {','.join(adapter.lora_target)}"
     return f"stage {parts.config.objective.stage}, {kind}"
+
+
+def _loss(parts: RunParts) -> str:
+    preference, objective = parts.config.preference, parts.objective
+    if isinstance(objective, FeedbackObjective):
+        return (
+            f"kto, beta {preference.pref_beta:g}, desirable completions weigh {objective.desirable_weight:.4g} and "
+            f"others {objective.undesirable_weight:.4g}"
+        )
+    if not isinstance(objective, PreferenceObjective):
+        return "Bradley-Terry"
+    weights = preference.pref_loss_weights or (1.0,) * len(preference.pref_loss)
+    names = [
+        name if weight == 1 else f"{weight:g} x {name}"
+        for name, weight in zip(preference.pref_loss, weights, strict=True)
+    ]
+    return f"{' + '.join(names)}, beta {preference.pref_beta:g}"
+
+
+def describe_reference(objective: Objective) -> str:
+    """Return what the policy is measured against."""
+    reference = objective.reference if isinstance(objective, PreferenceObjective | FeedbackObjective) else None
+    return "none, the loss needs none" if reference is None else reference.describe()
 
 
 def _precision(parts: RunParts) -> str:

@@ -11,13 +11,14 @@ from transformers import TrainerState, enable_full_determinism, set_seed
 from transformers.utils import logging as transformers_logging
 
 from tunesmith.config import RunConfig
+from tunesmith.config.objective import COMPLETION_STAGES
 from tunesmith.data import PreparedData, prepare_data
 from tunesmith.data.chat import resolve_template
 from tunesmith.inference.load import load_run_tokenizer
-from tunesmith.models import load_model, resolve_attention, resolve_device, resolve_head, resolve_precision
+from tunesmith.models import load_model, resolve_attention, resolve_device, resolve_precision
 from tunesmith.models.adapters import check_adapter_options
+from tunesmith.models.dropout import switch_dropout_off
 from tunesmith.models.load import load_base_config
-from tunesmith.objectives import build_objective
 from tunesmith.runtime.files import check_writable
 from tunesmith.runtime.folder_lock import hold_folder
 from tunesmith.runtime.memory import keep_freed_memory
@@ -28,7 +29,9 @@ from tunesmith.training.callbacks.custom import find_callbacks
 from tunesmith.training.first_weights import begin_adapter
 from tunesmith.training.layout import resolve_layout
 from tunesmith.training.lineage import check_same_run
+from tunesmith.training.objective import build_run_objective
 from tunesmith.training.plan import render_plan
+from tunesmith.training.reference_check import check_reference
 from tunesmith.training.results import save_evaluation, save_plot, save_predictions, save_settings, save_training
 from tunesmith.training.resume import ResumePoint, resolve_resume_point
 from tunesmith.training.schedule import Schedule, estimate_schedule, stream_schedule
@@ -114,8 +117,9 @@ def prepare_parts(config: RunConfig) -> RunParts:
     # Before the model: the adapter's weights are drawn, and cuBLAS takes its settings at the first product.
     (enable_full_determinism if config.training.full_determinism else set_seed)(config.training.seed)
     loaded = load_model(config, tokenizer, layout=layout)
-    head = resolve_head(loaded.model, loaded.precision)
-    objective = build_objective(config.objective, head, loaded.model.config.to_dict())
+    if config.objective.stage in COMPLETION_STAGES:
+        switch_dropout_off(loaded.model)
+    objective = build_run_objective(config, loaded, data)
     return RunParts(config, ranks, arguments, tokenizer, template, data, loaded, layout, objective, schedule)
 
 
@@ -131,6 +135,8 @@ def _resolve_schedule(config: RunConfig, data: PreparedData, ranks: Ranks) -> Sc
 
 def _train(parts: RunParts, assembled: AssembledTrainer, point: ResumePoint | None) -> dict[str, Any]:
     trainer, interruption = assembled.trainer, assembled.interruption
+    if point is None:
+        check_reference(parts, trainer)
     try:
         outcome = trainer.train(resume_from_checkpoint=None if point is None else str(point.path))
         if interruption.step is None:

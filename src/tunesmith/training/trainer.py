@@ -117,6 +117,7 @@ class ObjectiveTrainer(FedTrainer):
         if model.training:
             self.step_record.losses.append(result.total.detach())
             self.meter.add_loss(mean.detach())
+            self.meter.means.add(result.means)
         # Data parallelism averages gradients over processes; their sum is wanted.
         loss = mean * self.accelerator.num_processes
         return (loss, {}) if return_outputs else loss
@@ -173,10 +174,10 @@ class ObjectiveTrainer(FedTrainer):
         with self.meter.account.paused():
             with self.accelerator.autocast():
                 measured = measure_loss(self.model, dataloader, self.objective, self._prepare_inputs)
-            metrics = {
-                f"{metric_key_prefix}_loss": measured.loss,
-                f"{metric_key_prefix}_perplexity": measured.perplexity,
-            }
+            metrics = {f"{metric_key_prefix}_loss": measured.loss}
+            if self.objective.loss_is_per_token:
+                metrics[f"{metric_key_prefix}_perplexity"] = measured.perplexity
+            metrics.update({f"{metric_key_prefix}_{name}": value for name, value in measured.means.items()})
             if self.plan.reports_accuracy and measured.accuracy is not None:
                 metrics[f"{metric_key_prefix}_accuracy"] = measured.accuracy
             if self.plan.score_answers is not None:
@@ -203,12 +204,14 @@ class ObjectiveTrainer(FedTrainer):
         if "loss" in logs:
             report = self.meter.close_window(self._sum_over_processes, self.args.device)
             logs["loss"] = report.loss
+            logs.update(self.meter.means.close(self._sum_over_processes, self.args.device))
             logs["tokens_per_second"] = round(report.tokens_per_second, 2)
             logs["padded_tokens_per_second"] = round(report.padded_tokens_per_second, 2)
             logs.update(describe_times(report.times, report.num_steps))
             logs["total_tokens"] = self.meter.real_tokens
         elif "train_loss" in logs:  # the end of training: steps since the last line count too
             self.meter.close_window(self._sum_over_processes, self.args.device)
+            self.meter.means.close(self._sum_over_processes, self.args.device)
             logs["train_loss"] = self.meter.mean_loss
         super().log(logs, start_time)
 

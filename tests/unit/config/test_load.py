@@ -165,13 +165,13 @@ def test_the_only_section_is_the_stage(folder):
 
 def test_sections_of_other_stages_are_checked_too(folder):
     (folder / "run.yaml").write_text(
-        f"stage: sft\n{STAGES}dpo_args:\n  pref_beta: 0.1\n  pref_bta: 0.1\n  seed: x\nkto_args: x\n".replace(
+        f"stage: sft\n{STAGES}ppo_args:\n  pref_beta: 0.1\n  pref_bta: 0.1\n  seed: x\nkto_args: x\n".replace(
             "1e-3", "fast"
         )
     )
     assert problems_of("run.yaml") == [
         "run.yaml:6 (pt_args): `learning_rate` is fast; allowed is a number, 0 or more.",
-        "run.yaml:11 (dpo_args): `pref_bta` is not a setting. Did you mean `pref_beta`?",
+        "run.yaml:11 (ppo_args): `pref_bta` is not a setting. Did you mean `pref_beta`?",
         "run.yaml:13: `kto_args` is 'x'; it holds `key: value` lines, set in by two.",
     ]
 

@@ -7,8 +7,8 @@ from peft import LoraConfig, get_peft_model
 from tests.tiny.models import tiny_model
 from tunesmith.config.objective import ObjectiveConfig
 from tunesmith.models.heads import resolve_head
-from tunesmith.objectives.next_token import NextTokenObjective, router_loss_weight
-from tunesmith.objectives.registry import OBJECTIVES, build_objective
+from tunesmith.objectives.next_token import NextTokenObjective, router_loss_weight, weigh_router_loss
+from tunesmith.objectives.registry import ObjectiveParts, build_objective
 
 IGNORED = -100
 
@@ -116,11 +116,9 @@ def test_smoothing_raises_the_training_loss():
 
 
 def test_router_loss_is_weighted_by_items():
-    model = tiny_model("llama").train()
-    objective = NextTokenObjective(resolve_head(model), router_loss_weight=0.5)
-    part = objective._router_loss({"aux_loss": torch.tensor(3.0)}, torch.tensor(4))
+    part = weigh_router_loss({"aux_loss": torch.tensor(3.0)}, torch.tensor(4), 0.5)
     assert part.item() == 6.0  # 0.5 * 3 * 4
-    assert objective._router_loss({}, torch.tensor(4)) == 0.0
+    assert weigh_router_loss({}, torch.tensor(4), 0.5) == 0.0
 
 
 def test_router_loss_only_counts_where_the_model_reports_it():
@@ -135,16 +133,20 @@ def test_mixture_of_experts_trains_its_routers():
     ).train()
     batch = labelled_batch()
     settings = model.config.to_dict()
-    with_router = build_objective(ObjectiveConfig(), resolve_head(model), settings).compute(model, batch)
-    without = build_objective(ObjectiveConfig(), resolve_head(model)).compute(model, batch)
+    with_router, without = (
+        build_objective(
+            ObjectiveParts(config=ObjectiveConfig(), head=resolve_head(model), model_settings=each)
+        ).compute(model, batch)
+        for each in (settings, {})
+    )
     aux = model(input_ids=batch["input_ids"], use_cache=False).aux_loss
     expected = 0.1 * aux.item() * with_router.items.item()
     assert math.isclose(with_router.total.item() - without.total.item(), expected, rel_tol=1e-3)
 
 
-def test_every_stage_has_an_objective():
+def test_settings_reach_the_objectives_of_tokens():
     head = resolve_head(tiny_model("llama"))
-    for stage in OBJECTIVES:
+    for stage in ("pt", "sft"):
         config = ObjectiveConfig(stage=stage, label_smoothing_factor=0.1, z_loss=0.01, head_chunk_tokens=64)
-        objective = build_objective(config, head)
+        objective = build_objective(ObjectiveParts(config=config, head=head))
         assert (objective.label_smoothing, objective.z_loss, objective.chunk_tokens) == (0.1, 0.01, 64)

@@ -7,6 +7,7 @@ from tunesmith.config.rules import (  # noqa: F401 - they register rules
     mixing,
     optimizers,
     packages,
+    preference,
     quantization,
     streaming,
     training,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tunesmith.config.evaluating import METRIC_PREFIX, METRICS, SMALLER_IS_BETTER
+from tunesmith.config.evaluating import METRIC_PREFIX, METRICS, SMALLER_IS_BETTER, STAGE_METRICS
 from tunesmith.config.rules.registry import Finding, Question, rule
 from tunesmith.config.suggestions import render_suggestion
 
@@ -153,12 +153,14 @@ def best_metric_is_measured(question: Question) -> Iterator[Finding]:
     metric = training.metric_for_best_model
     if metric is None or training.eval_strategy == "no":
         return
-    name = metric.removeprefix(METRIC_PREFIX)
-    measured = [known for known, switch in METRICS.items() if switch is None or question.config.value(switch)]
+    name, stage = metric.removeprefix(METRIC_PREFIX), question.config.objective.stage
+    measured = list(STAGE_METRICS.get(stage, ())) or [
+        known for known, switch in METRICS.items() if switch is None or question.config.value(switch)
+    ]
     if name in measured:
         return
-    switch = METRICS.get(name)
-    hint = f" Set `{switch}: true` to measure it." if switch else render_suggestion(name, METRICS)
+    switch = None if stage in STAGE_METRICS else METRICS.get(name)
+    hint = f" Set `{switch}: true` to measure it." if switch else render_suggestion(name, measured)
     yield Finding(
         ("metric_for_best_model",),
         f"`metric_for_best_model` is {metric}, which this run does not measure; allowed is one of "

@@ -7,6 +7,7 @@ r"""Alpaca rows: instruction, input, output, and optionally earlier question-ans
 from collections.abc import Mapping
 from typing import Any
 
+from tunesmith.data.formats.completions import build_feedback, build_preference, read_margin, read_verdict
 from tunesmith.data.formats.fields import (
     FillText,
     UnusableRowError,
@@ -16,7 +17,7 @@ from tunesmith.data.formats.fields import (
     wrong_type,
 )
 from tunesmith.data.formats.tools import read_tools
-from tunesmith.data.records import Conversation, Document, Message
+from tunesmith.data.records import Conversation, Document, Feedback, Message, Preference
 from tunesmith.data.sources.dataset_spec import DatasetSpec
 
 
@@ -25,21 +26,32 @@ def convert_alpaca(values: Mapping[str, Any], spec: DatasetSpec, fill: FillText)
 
     An empty answer is an answer (the model learns to stop at once); a missing one drops the row.
     """
+    answer = Message("assistant", fill(_answer(values, spec.columns.response)))
+    return Conversation((*_prompt(values, spec, fill), answer), read_tools(values, spec.columns.tools))
+
+
+def convert_alpaca_preference(values: Mapping[str, Any], spec: DatasetSpec, fill: FillText) -> Preference:
+    """Return the pair of a row: system, history and question, and an answer from each of two columns."""
     columns = spec.columns
-    messages: list[Message] = []
-    if columns.system is not None and (system := read_text(values, columns.system)):
-        messages.append(Message("system", fill(system)))
-    if columns.history is not None:
-        for place, pair in enumerate(read_list(values, columns.history)):
-            messages.extend(_history_pair(pair, f"{columns.history}[{place}]", fill))
-    answer = values.get(columns.response) if columns.response is not None else None
-    if answer is None:
-        raise UnusableRowError("no answer", describe_missing(values, columns.response))
-    if not isinstance(answer, str):
-        raise wrong_type(columns.response or "", "text", answer)
-    messages.append(Message("user", fill(_question(values, spec))))
-    messages.append(Message("assistant", fill(answer)))
-    return Conversation(tuple(messages), read_tools(values, columns.tools))
+    chosen, rejected = (
+        [Message("assistant", fill(_answer(values, column)))] for column in (columns.chosen, columns.rejected)
+    )
+    return build_preference(
+        _prompt(values, spec, fill),
+        chosen,
+        rejected,
+        tools=read_tools(values, columns.tools),
+        margin=read_margin(values, columns.margin),
+    )
+
+
+def convert_alpaca_feedback(values: Mapping[str, Any], spec: DatasetSpec, fill: FillText) -> Feedback:
+    """Return the rated answer of a row; an empty answer is an answer, whatever is said of it."""
+    answer = Message("assistant", fill(_answer(values, spec.columns.response)))
+    verdict = read_verdict(values, spec.columns.kto_tag)
+    return build_feedback(
+        [*_prompt(values, spec, fill), answer], is_desirable=verdict, tools=read_tools(values, spec.columns.tools)
+    )
 
 
 def convert_alpaca_document(values: Mapping[str, Any], spec: DatasetSpec, fill: FillText) -> Document:
@@ -50,6 +62,26 @@ def convert_alpaca_document(values: Mapping[str, Any], spec: DatasetSpec, fill: 
     if not text.strip():
         raise UnusableRowError("no text", describe_missing(values, columns.prompt))
     return Document(fill(text))
+
+
+def _prompt(values: Mapping[str, Any], spec: DatasetSpec, fill: FillText) -> list[Message]:
+    columns = spec.columns
+    messages: list[Message] = []
+    if columns.system is not None and (system := read_text(values, columns.system)):
+        messages.append(Message("system", fill(system)))
+    if columns.history is not None:
+        for place, pair in enumerate(read_list(values, columns.history)):
+            messages.extend(_history_pair(pair, f"{columns.history}[{place}]", fill))
+    return [*messages, Message("user", fill(_question(values, spec)))]
+
+
+def _answer(values: Mapping[str, Any], column: str | None) -> str:
+    answer = None if column is None else values.get(column)
+    if answer is None:
+        raise UnusableRowError("no answer", describe_missing(values, column))
+    if not isinstance(answer, str):
+        raise wrong_type(column or "", "text", answer)
+    return answer
 
 
 def _question(values: Mapping[str, Any], spec: DatasetSpec) -> str:

@@ -6,7 +6,7 @@ They come from programs that cut text between the two halves of an emoji.
 import json
 
 from tunesmith.data.formats.fields import UnusableRowError
-from tunesmith.data.records import Conversation, Record
+from tunesmith.data.records import Conversation, Document, Feedback, Message, Preference, Record
 
 
 def check_characters(record: Record) -> None:
@@ -15,16 +15,22 @@ def check_characters(record: Record) -> None:
     Raises:
         UnusableRowError: One holds half of a character.
     """
-    if not isinstance(record, Conversation):
+    if isinstance(record, Document):
         _check(record.text, "text")
         return
-    for turn, message in enumerate(record.messages, start=1):
+    for turn, message in enumerate(_messages(record), start=1):
         _check(message.content, f"turn {turn}")
         for call in message.tool_calls:
             _check(call.name, f"turn {turn}, name of a tool call")
             _check(_unescaped(call.arguments), f"turn {turn}, arguments of a tool call")
     if record.tools is not None:
         _check(_unescaped(record.tools), "tools")
+
+
+def _messages(record: Conversation | Preference | Feedback) -> tuple[Message, ...]:
+    if isinstance(record, Preference):
+        return (*record.prompt, *record.chosen, *record.rejected)
+    return (*record.prompt, *record.completion) if isinstance(record, Feedback) else record.messages
 
 
 def _check(text: str, place: str) -> None:

@@ -7,23 +7,26 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tunesmith.data.formats.fields import FillText, UnusableRowError, read_list, read_text, wrong_type
-from tunesmith.data.formats.tools import convert_tool_call, parse_tool_calls, read_tools
-from tunesmith.data.formats.turns import build_conversation
-from tunesmith.data.records import Conversation, Message, ToolCall
+from tunesmith.data.formats.fields import FillText, UnusableRowError, read_list, wrong_type
+from tunesmith.data.formats.messages import convert_turns, convert_turns_feedback, convert_turns_preference
+from tunesmith.data.formats.tools import convert_tool_call, parse_tool_calls
+from tunesmith.data.records import Conversation, Feedback, Message, Preference, ToolCall
 from tunesmith.data.sources.dataset_spec import DatasetSpec, Tags
 
 
 def convert_openai(values: Mapping[str, Any], spec: DatasetSpec, fill: FillText) -> Conversation:
     """Return the conversation of a row; contents are taken over to the letter."""
-    columns = spec.columns
-    turns = [
-        _convert_message(message, f"{columns.messages}[{place}]", spec.tags, fill)
-        for place, message in enumerate(read_list(values, columns.messages))
-    ]
-    if columns.system is not None and (not turns or turns[0].role != "system"):
-        turns.insert(0, Message("system", fill(read_text(values, columns.system))))
-    return build_conversation(turns, read_tools(values, columns.tools))
+    return convert_turns(values, spec, fill, _convert_message)
+
+
+def convert_openai_preference(values: Mapping[str, Any], spec: DatasetSpec, fill: FillText) -> Preference:
+    """Return the pair of a row."""
+    return convert_turns_preference(values, spec, fill, _convert_message)
+
+
+def convert_openai_feedback(values: Mapping[str, Any], spec: DatasetSpec, fill: FillText) -> Feedback:
+    """Return the rated completion of a row."""
+    return convert_turns_feedback(values, spec, fill, _convert_message)
 
 
 def _convert_message(message: object, field: str, tags: Tags, fill: FillText) -> Message:

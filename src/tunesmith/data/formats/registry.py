@@ -3,11 +3,17 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tunesmith.data.formats.alpaca import convert_alpaca, convert_alpaca_document
+from tunesmith.config.objective import PAIR_STAGES
+from tunesmith.data.formats.alpaca import (
+    convert_alpaca,
+    convert_alpaca_document,
+    convert_alpaca_feedback,
+    convert_alpaca_preference,
+)
 from tunesmith.data.formats.characters import check_characters
 from tunesmith.data.formats.fields import FillText, UnusableRowError, build_fill
-from tunesmith.data.formats.openai import convert_openai
-from tunesmith.data.formats.sharegpt import convert_sharegpt
+from tunesmith.data.formats.openai import convert_openai, convert_openai_feedback, convert_openai_preference
+from tunesmith.data.formats.sharegpt import convert_sharegpt, convert_sharegpt_feedback, convert_sharegpt_preference
 from tunesmith.data.formats.text import convert_text
 from tunesmith.data.records import Dropped, Record
 from tunesmith.data.sources.dataset_spec import DatasetSpec
@@ -21,6 +27,12 @@ FORMATS: Mapping[tuple[str, str], Convert] = {
     ("openai", "sft"): convert_openai,
     ("sharegpt", "sft"): convert_sharegpt,
     ("text", "pt"): convert_text,
+    **{("alpaca", stage): convert_alpaca_preference for stage in PAIR_STAGES},
+    **{("openai", stage): convert_openai_preference for stage in PAIR_STAGES},
+    **{("sharegpt", stage): convert_sharegpt_preference for stage in PAIR_STAGES},
+    ("alpaca", "kto"): convert_alpaca_feedback,
+    ("openai", "kto"): convert_openai_feedback,
+    ("sharegpt", "kto"): convert_sharegpt_feedback,
 }
 """Converters by format and stage."""
 
@@ -31,14 +43,19 @@ def build_format(spec: DatasetSpec, stage: str) -> Callable[[Mapping[str, Any]],
     Raises:
         DataError: The format gives nothing that this stage could learn from.
     """
-    if spec.ranking:
+    if spec.ranking and stage not in PAIR_STAGES:
         raise DataError(f"data set {spec.name!r} holds rankings (ranking: true), and stage {stage} learns from answers")
+    if not spec.ranking and stage in PAIR_STAGES:
+        raise DataError(
+            f"stage {stage} learns from pairs, and data set {spec.name!r} is not said to hold any; if its rows have a "
+            "chosen and a rejected completion, set `ranking: true` for it in dataset_info"
+        )
     convert = FORMATS.get((spec.formatting, stage))
     if convert is None:
         stages = [known_stage for formatting, known_stage in FORMATS if formatting == spec.formatting]
         formats = [formatting for formatting, known_stage in FORMATS if known_stage == stage]
         raise DataError(
-            f"data set {spec.name!r} is of format {spec.formatting}, which serves stage {' or '.join(stages)}; "
+            f"data set {spec.name!r} is of format {spec.formatting}, which serves stage {', '.join(stages)}; "
             f"stage {stage} takes {' or '.join(formats)}"
         )
     fill = build_fill(spec.row_variables)

@@ -7,23 +7,26 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tunesmith.data.formats.fields import FillText, UnusableRowError, read_list, read_text, wrong_type
-from tunesmith.data.formats.tools import parse_tool_calls, read_tools
-from tunesmith.data.formats.turns import build_conversation
-from tunesmith.data.records import Conversation, Message
+from tunesmith.data.formats.fields import FillText, UnusableRowError, wrong_type
+from tunesmith.data.formats.messages import convert_turns, convert_turns_feedback, convert_turns_preference
+from tunesmith.data.formats.tools import parse_tool_calls
+from tunesmith.data.records import Conversation, Feedback, Message, Preference
 from tunesmith.data.sources.dataset_spec import DatasetSpec, Tags
 
 
 def convert_sharegpt(values: Mapping[str, Any], spec: DatasetSpec, fill: FillText) -> Conversation:
     """Return the conversation of a row. A system turn at the start wins over the system column."""
-    columns = spec.columns
-    turns = [
-        _convert_turn(turn, f"{columns.messages}[{place}]", spec.tags, fill)
-        for place, turn in enumerate(read_list(values, columns.messages))
-    ]
-    if columns.system is not None and (not turns or turns[0].role != "system"):
-        turns.insert(0, Message("system", fill(read_text(values, columns.system))))
-    return build_conversation(turns, read_tools(values, columns.tools))
+    return convert_turns(values, spec, fill, _convert_turn)
+
+
+def convert_sharegpt_preference(values: Mapping[str, Any], spec: DatasetSpec, fill: FillText) -> Preference:
+    """Return the pair of a row."""
+    return convert_turns_preference(values, spec, fill, _convert_turn)
+
+
+def convert_sharegpt_feedback(values: Mapping[str, Any], spec: DatasetSpec, fill: FillText) -> Feedback:
+    """Return the rated completion of a row."""
+    return convert_turns_feedback(values, spec, fill, _convert_turn)
 
 
 def _convert_turn(turn: object, field: str, tags: Tags, fill: FillText) -> Message:

@@ -72,6 +72,12 @@ class ExampleDataset(Dataset[Example]):
         return self._over_rows([part.rows.prompt_ends for part in self.parts])
 
     @property
+    def signals(self) -> NDArray[np.float64]:
+        """What is known of each row with completions, see `PairExample.signal`. Shape [rows]."""
+        joined = np.concatenate([np.zeros(0), *(part.rows.signals for part in self.parts)])
+        return joined if self.indices is None else joined[self.indices]
+
+    @property
     def trained_tokens(self) -> NDArray[np.int64]:
         """Targets in each row. Shape [rows]."""
         return self._over_rows([part.rows.trained_tokens for part in self.parts])
@@ -95,10 +101,11 @@ class PackedDataset(Dataset[list[Example]]):
 
     Args:
         examples: Rows that the packs refer to.
-        packs: Which rows stand together, see `data.packing`.
+        packs: Which rows stand together, see `data.packing`. Rows with completions are whole, and a piece's end is the
+            number of tokens that the row takes in its pack.
     """
 
-    def __init__(self, examples: ExampleDataset, packs: Packs) -> None:
+    def __init__(self, examples: Dataset[Any], packs: Packs) -> None:
         self.examples = examples
         self.packs = packs
 
@@ -167,7 +174,7 @@ class ChunkViews:
 def cut_piece(example: Example, start: int, end: int) -> Example:
     """Cut a piece out of a row; spans are counted from the first token of the piece."""
     ids = example["input_ids"]
-    if start == 0 and end == len(ids):
+    if (start == 0 and end == len(ids)) or "prompt_end" in example:  # completions are never cut apart
         return example
     spans = np.clip(example["trained_spans"].reshape(-1, 2) - start, 0, end - start)
     return {

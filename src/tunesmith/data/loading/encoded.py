@@ -199,6 +199,11 @@ class EncodedRows:
         """Tokens of each row before its completions, 0 where it has none. Shape [rows]."""
         return _concatenated([chunk.prompt_end.astype(np.int64) for chunk in self.chunks])
 
+    @property
+    def signals(self) -> NDArray[np.float64]:
+        """What is known of each row with completions, see `PairExample.signal`. Shape [rows]."""
+        return np.concatenate([np.zeros(0), *(chunk.signal for chunk in self.chunks)])
+
     def find_place(self, row: int) -> Place | None:
         """Return the place of a source row, or `None` where nothing was encoded from it."""
         first_rows = [int(chunk.row[0]) for chunk in self.chunks]

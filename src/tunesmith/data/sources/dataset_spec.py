@@ -27,6 +27,13 @@ class Columns:
     messages: str | None = None
     system: str | None = None
     tools: str | None = None
+    chosen: str | None = "chosen"
+    rejected: str | None = "rejected"
+    margin: str | None = "margin"
+    """By how much the chosen completion of a pair is better, for rewards; rows need not have it."""
+
+    kto_tag: str | None = "label"
+    """Whether a completion is desirable, for stage `kto`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +81,7 @@ DEFAULT_TAGS: Mapping[Formatting, Tags] = {
     "text": _SHAREGPT_TAGS,
 }
 
-_LATER_COLUMNS = ("images", "videos", "audios", "chosen", "rejected", "kto_tag")
+_LATER_COLUMNS = ("images", "videos", "audios")
 _KEYS: Mapping[str, type] = {
     "hf_hub_url": str,
     "ms_hub_url": str,

@@ -1,7 +1,7 @@
 """The half of the trainer that deals with batches: where they come from, and what happens to one."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -13,6 +13,7 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 from tunesmith.data.batches import BOOKKEEPING_KEYS
 from tunesmith.data.loading.samplers import SequentialSampler
 from tunesmith.objectives.base import Objective
+from tunesmith.objectives.means import mean_tensors
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.callbacks.guards import StepRecord
 from tunesmith.training.checkpoints import checkpoint_path
@@ -144,6 +145,7 @@ class FedTrainer(Trainer):
             stream.advance(batch)
         self.meter.add_step(StepCounts(all_items, real, computed))
         self.step_record.restart(items, [batch["row_ids"].tolist() for batch in batches])
+        self._measure_step(batches)
         # No item at all (one-token rows) makes a loss of 0, not a division by 0.
         return batches, torch.tensor(max(1, all_items), device=device)
 
@@ -163,6 +165,15 @@ class FedTrainer(Trainer):
         what = failure or "Another process of this run could not make its batches."
         raise FeedError(f"{what}\n{way_on}") from failure
 
+    def _measure_step(self, batches: list[Any]) -> None:
+        """Put into each micro-batch what the loss needs to know of all of them together; most losses need nothing."""
+        with torch.no_grad(), self.accelerator.autocast():
+            measured = self.objective.measure(self.model_wrapped, map(self._prepare_inputs, batches))
+        if measured:
+            means = mean_tensors(measured, self._sum_over_processes, self.args.device)
+            for batch in batches:
+                batch["step_means"] = means
+
     def _sum_over_processes(self, values: Tensor) -> Tensor:
         if self.accelerator.num_processes == 1:
             return values
@@ -171,13 +182,18 @@ class FedTrainer(Trainer):
 
     # -- what happens to a batch -------------------------------------------------------------------------------------
 
+    def prepare_rows(self, rows: Sequence[Any]) -> dict[str, Any]:
+        """Return rows of the training set as a batch on the device."""
+        return self._prepare_inputs(self.data_collator(list(rows)))
+
     def _prepare_inputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Move a batch to the device, without the keys that are not for the model."""
-        return {
-            key: value.to(self.args.device, non_blocking=True) if isinstance(value, Tensor) else value
-            for key, value in inputs.items()
-            if key not in BOOKKEEPING_KEYS
-        }
+        return {key: self._moved(value) for key, value in inputs.items() if key not in BOOKKEEPING_KEYS}
+
+    def _moved(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return value.to(self.args.device, non_blocking=True)
+        return self._prepare_inputs(value) if isinstance(value, Mapping) else value
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None

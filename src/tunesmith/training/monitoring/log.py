@@ -67,6 +67,8 @@ class LogFile(TrainerCallback):
             "elapsed_time": render_duration(self._pace.elapsed_seconds),
             "remaining_time": render_duration(self._pace.remaining_seconds(state.global_step, state.max_steps)),
         }
+        if "rewards/accuracies" in numbers:  # the name that LLaMA-Factory's board draws
+            line["accuracy"] = numbers["rewards/accuracies"]
         if "loss" in line:
             line["throughput"] = round(self._meter.throughput, 2)
         return {**{name: _usable_number(value) for name, value in line.items()}, **measure_memory()}

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tunesmith.objectives.means import RunningMeans
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.monitoring.account import DATA, PHASES, PhaseTimes, TimeAccount
 
@@ -54,6 +55,9 @@ class RunMeter:
 
         self.phase_seconds = PhaseTimes([[0.0] * len(PHASES)] * self._ranks.world_size)
         """Seconds of each phase in each process over the whole run, until the last log line."""
+
+        self.means = RunningMeans()
+        """What the objective gives beside the loss, since the last log line."""
 
         self.window_loss: Tensor | float = 0.0
         self.window_steps = 0
@@ -147,6 +151,7 @@ class RunMeter:
             "computed_tokens": self.computed_tokens,
             "phase_seconds": [list(process) for process in self.phase_seconds.seconds],
             "busy_seconds": self.busy_seconds,
+            "means": self.means.state(),
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -158,6 +163,7 @@ class RunMeter:
         self.items = int(state["items"])
         self.real_tokens, self.computed_tokens = int(state["real_tokens"]), int(state["computed_tokens"])
         self.busy_seconds = float(state["busy_seconds"])
+        self.means.load_state(state["means"])
         self.phase_seconds = PhaseTimes([list(map(float, process)) for process in state["phase_seconds"]])
 
     @property

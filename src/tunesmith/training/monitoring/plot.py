@@ -37,11 +37,13 @@ def plot_run(output_dir: str | Path) -> Path | None:
 def _draw(lines: Sequence[Mapping[str, Any]]) -> Any:
     # Figure instead of pyplot: pyplot keeps every figure alive and asks for a display.
     matplotlib = require("matplotlib.figure", extra="plot", purpose="draw the picture that plot_loss asks for")
-    figure = matplotlib.Figure(figsize=(9, 8.5), layout="constrained")
-    loss_axes, rate_axes, time_axes = figure.subplots(3, 1, sharex=True, height_ratios=[2.4, 1, 1])
-    _draw_losses(loss_axes, lines)
-    _draw_rate_and_norm(rate_axes, lines)
-    _draw_times(time_axes, lines)
+    panels = [(_draw_losses, 2.4), (_draw_rate_and_norm, 1.0), (_draw_times, 1.0)]
+    if _is_of_preferences(lines):
+        panels.insert(1, (_draw_preferences, 1.4))
+    ratios = [ratio for _, ratio in panels]
+    figure = matplotlib.Figure(figsize=(9, sum(ratios) * 8.5 / 4.4), layout="constrained")
+    for (draw, _), axes in zip(panels, figure.subplots(len(panels), 1, sharex=True, height_ratios=ratios), strict=True):
+        draw(axes, lines)
     figure.suptitle("Training", fontsize=12)
     return figure
 
@@ -58,9 +60,35 @@ def _draw_losses(axes: Any, lines: Sequence[Mapping[str, Any]]) -> None:
         axes.plot(
             eval_steps, values, color=colour, marker="o", markersize=4, linewidth=1.5, label=name.replace("_", " ")
         )
-    axes.set_ylabel("loss per token (nats)")
+    axes.set_ylabel("loss per token (nats)" if not _is_of_preferences(lines) else "loss per row")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
+
+
+def _draw_preferences(axes: Any, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Draw how often the chosen completion wins, and by how much; dots are evaluations."""
+    margin_axes = axes.twinx()
+    handles = []
+    for target, names, colour in (
+        (axes, ("rewards/accuracies", "accuracy"), _BLUE),
+        (margin_axes, ("rewards/margins", "margin", "rewards/chosen"), _ORANGE),
+    ):
+        name = next((each for each in names if any(each in line for line in lines)), None)
+        if name is None:
+            continue
+        label = {"rewards/accuracies": "accuracy", "rewards/margins": "margin"}.get(name, name.replace("/", ", "))
+        steps, values = _series(lines, name)
+        handles += target.plot(steps, smooth(values), color=colour, linewidth=1.5, label=label)
+        handles += target.plot(*_series(lines, f"eval_{name}"), "o", color=colour, markersize=4, label=f"eval {label}")
+        target.set_ylabel(label, color=colour)
+    if handles and handles[0].axes is axes:
+        axes.set_ylim(0, 1.02)
+    axes.grid(alpha=0.3)
+    axes.legend(handles=handles, frameon=False, loc="lower right", fontsize="small")
+
+
+def _is_of_preferences(lines: Sequence[Mapping[str, Any]]) -> bool:
+    return any("rewards/chosen" in line for line in lines)
 
 
 def _draw_rate_and_norm(axes: Any, lines: Sequence[Mapping[str, Any]]) -> None:

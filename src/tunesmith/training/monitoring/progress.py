@@ -87,6 +87,9 @@ def render_step(state: TrainerState, logs: Mapping[str, Any], pace: Pace) -> str
     step, max_steps = state.global_step, state.max_steps
     share = f" ({step / max_steps:.0%})" if max_steps > 0 else ""
     parts = [f"step {step}/{max_steps}{share}", f"loss {logs['loss']:.4f}"]
+    accuracy = logs.get("rewards/accuracies", logs.get("accuracy"))
+    if accuracy is not None:
+        parts.append(f"accuracy {accuracy:.2f}")
     if "learning_rate" in logs:
         parts.append(f"lr {logs['learning_rate']:.2e}")
     if "grad_norm" in logs:

@@ -115,7 +115,7 @@ def test_what_fits_together_is_taken(problems, changes):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("stage", "dpo"), ("optim", "galore_adamw"), ("quantization_method", "gptq")],
+    [("stage", "ppo"), ("optim", "galore_adamw"), ("quantization_method", "gptq")],
 )
 def test_values_known_elsewhere_are_said_to_be_not_supported_yet(problems, key, value):
     assert any(

@@ -16,12 +16,17 @@ def test_every_format_serves_some_stage():
     ("formatting", "stage", "message"),
     [
         ("text", "sft", "format text, which serves stage pt; stage sft takes alpaca or openai or sharegpt"),
-        ("sharegpt", "pt", "format sharegpt, which serves stage sft; stage pt takes alpaca or text"),
+        ("sharegpt", "pt", "format sharegpt, which serves stage sft, rm, dpo, kto; stage pt takes alpaca or text"),
     ],
 )
 def test_format_without_anything_to_learn_for_a_stage_is_refused(formatting, stage, message):
     with pytest.raises(DataError, match=message):
         build_format(spec_of(formatting), stage)
+
+
+def test_stages_of_pairs_want_rankings():
+    with pytest.raises(DataError, match=r"'toy' is not said to hold any; .*set `ranking: true`"):
+        build_format(spec_of("sharegpt"), "dpo")
 
 
 def test_rankings_are_refused():

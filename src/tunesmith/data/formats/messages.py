@@ -1,0 +1,78 @@
+"""Rows whose turns are lists of messages, whatever a message looks like: conversations, pairs and rated completions."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tunesmith.data.formats.completions import build_feedback, build_preference, read_margin, read_verdict
+from tunesmith.data.formats.fields import FillText, read_list, read_text
+from tunesmith.data.formats.tools import read_tools
+from tunesmith.data.formats.turns import build_conversation
+from tunesmith.data.records import Conversation, Feedback, Message, Preference
+from tunesmith.data.sources.dataset_spec import DatasetSpec, Tags
+
+ReadMessage = Callable[[object, str, Tags, FillText], Message]
+"""(message as it stands in the row, where it stands, tags, words to fill in) -> message."""
+
+
+def convert_turns(
+    values: Mapping[str, Any], spec: DatasetSpec, fill: FillText, read_message: ReadMessage
+) -> Conversation:
+    """Return the conversation of a row. A system turn at the start wins over the system column."""
+    return build_conversation(_read_prompt(values, spec, fill, read_message), read_tools(values, spec.columns.tools))
+
+
+def convert_turns_preference(
+    values: Mapping[str, Any], spec: DatasetSpec, fill: FillText, read_message: ReadMessage
+) -> Preference:
+    """Return the pair of a row: the turns of the prompt, and for each completion a turn, some turns or a text.
+
+    Completions that are whole conversations need no column for the prompt.
+    """
+    columns = spec.columns
+    chosen, rejected = (
+        _read_turns(_as_turns(values, column, spec.tags), column, spec.tags, fill, read_message)
+        for column in (columns.chosen, columns.rejected)
+    )
+    return build_preference(
+        _read_prompt(values, spec, fill, read_message),
+        chosen,
+        rejected,
+        tools=read_tools(values, columns.tools),
+        margin=read_margin(values, columns.margin),
+    )
+
+
+def convert_turns_feedback(
+    values: Mapping[str, Any], spec: DatasetSpec, fill: FillText, read_message: ReadMessage
+) -> Feedback:
+    """Return the rated completion of a row: its last turn."""
+    turns = _read_prompt(values, spec, fill, read_message)
+    verdict = read_verdict(values, spec.columns.kto_tag)
+    return build_feedback(turns, is_desirable=verdict, tools=read_tools(values, spec.columns.tools))
+
+
+def _read_prompt(
+    values: Mapping[str, Any], spec: DatasetSpec, fill: FillText, read_message: ReadMessage
+) -> list[Message]:
+    turns = _read_turns(values, spec.columns.messages, spec.tags, fill, read_message)
+    column = spec.columns.system
+    if column is None or (turns and turns[0].role == "system"):
+        return turns
+    return [Message("system", fill(read_text(values, column))), *turns]
+
+
+def _read_turns(
+    values: Mapping[str, Any], column: str | None, tags: Tags, fill: FillText, read_message: ReadMessage
+) -> list[Message]:
+    return [
+        read_message(message, f"{column}[{place}]", tags, fill)
+        for place, message in enumerate(read_list(values, column))
+    ]
+
+
+def _as_turns(values: Mapping[str, Any], column: str | None, tags: Tags) -> Mapping[str, Any]:
+    """Return the row with the turns of a completion as a list, where it is one turn or its bare text."""
+    value = None if column is None else values.get(column)
+    if isinstance(value, str):
+        value = {tags.role_tag: tags.assistant_tag, tags.content_tag: value}
+    return {column or "": [value]} if isinstance(value, Mapping) else values
