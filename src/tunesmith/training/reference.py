@@ -73,7 +73,8 @@ def build_reference(config: RunConfig, loaded: LoadedModel, scorer: CompletionSc
     """
     adapter = config.adapter
     is_fresh = not adapter.adapter_name_or_path or adapter.create_new_adapter
-    if adapter.finetuning_type == "lora" and is_fresh:
+    # Other first weights are taken out of the base model, which without the adapter is then no longer what it was.
+    if is_fresh and isinstance(loaded.model, PeftModel) and adapter.init_lora_weights in {"default", "gaussian"}:
         return WithoutAdapter(scorer)
     return build_frozen_copy(loaded, scorer)
 

@@ -95,3 +95,22 @@ def completions_are_learnt_as_a_whole(question: Question) -> Iterator[Finding]:
             f"{question.cite('neftune_noise_alpha')} adds noise, by which a policy would differ from its own "
             f"reference; with {question.cite('stage')} remove it.",
         )
+
+
+@rule()
+def ratings_are_all_there(question: Question) -> Iterator[Finding]:
+    """A rated completion is compared with one of another row, and pairs take room for two sequences in a pack."""
+    config = question.config
+    if not config.data.streaming or config.objective.stage not in COMPLETION_STAGES:
+        return
+    if config.objective.stage == "kto":
+        yield Finding(
+            ("streaming", "stage"),
+            "`streaming: true` reads rows as they come, and `stage: kto` gives each the completion of a row half the "
+            "set away; remove `streaming`.",
+        )
+    elif config.packs:
+        yield Finding(
+            ("streaming", "packing"),
+            f"{question.cite('packing')} with `streaming: true` packs single rows, not pairs; remove one of them.",
+        )

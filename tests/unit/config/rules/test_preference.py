@@ -105,3 +105,11 @@ def test_preferences_have_metrics_of_their_own(problems, metric):
     assert problems(**DPO, **measured, metric_for_best_model=metric) == []
     (problem,) = problems(stage="sft", **measured, metric_for_best_model="rewards/margins")
     assert "which this run does not measure; allowed is one of loss, perplexity" in problem
+
+
+def test_rows_that_come_one_by_one_have_no_partner(problems):
+    rows = {"streaming": True, "max_steps": 9}
+    assert any("gives each the completion of a row half the set away" in each for each in problems(stage="kto", **rows))
+    packed = problems(**DPO, **rows, packing=True)
+    assert any("`packing: true` with `streaming: true` packs single rows" in each for each in packed)
+    assert not any("packs single rows" in each for each in problems(**DPO, **rows))
