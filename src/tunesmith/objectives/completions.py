@@ -88,11 +88,11 @@ class CompletionScorer:
         if self.ld_alpha is not None:
             weights = length_discounts(sequences, lengths, self.ld_alpha)
             discounted = _sum_by_sequence(values.log_probabilities * weights, lengths)
-        statistics = [
+        mean_logits, entropies = (
             None if found is None else _sum_by_sequence(found, lengths)
             for found in (values.mean_logits, values.entropies)
-        ]
-        return CompletionScores(discounted, plain, lengths, *statistics, output)
+        )
+        return CompletionScores(discounted, plain, lengths, mean_logits, entropies, output)
 
 
 def model_inputs(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -42,7 +42,8 @@ class FeedbackObjective:
 
     def count_items(self, batch: Mapping[str, Any]) -> Tensor:
         """Return the number of rated completions."""
-        return batch["item_weights"].sum().long()
+        weights: Tensor = batch["item_weights"]
+        return weights.sum().long()
 
     def measure(self, model: nn.Module, batches: Iterable[Mapping[str, Any]]) -> Mapping[str, Mean]:
         """Return the mean log-ratio of the mismatched completions."""

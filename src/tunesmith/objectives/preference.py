@@ -117,7 +117,8 @@ class PreferenceObjective:
 
     def count_items(self, batch: Mapping[str, Any]) -> Tensor:
         """Return the number of pairs."""
-        return batch["item_weights"].sum().long()
+        weights: Tensor = batch["item_weights"]
+        return weights.sum().long()
 
     def measure(self, model: nn.Module, batches: Iterable[Mapping[str, Any]]) -> Mapping[str, Mean]:
         """Return the mean log-ratios of chosen and rejected completions, for the loss that compares with them."""

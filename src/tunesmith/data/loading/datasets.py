@@ -164,7 +164,9 @@ class ChunkViews:
         if not self.prompt_ends[at]:
             return row
         return PairExample(
-            **row,
+            input_ids=row["input_ids"],
+            trained_spans=row["trained_spans"],
+            row_id=row["row_id"],
             prompt_end=self.prompt_ends[at],
             chosen_end=self.chosen_ends[at],
             signal=self.signals[at],
