@@ -64,7 +64,9 @@ class CompletionScorer:
             batch: Of `data.batches.CompletionBatch`, on the model's device.
             with_statistics: Also return mean logits and entropies.
         """
-        inputs = model_inputs(batch)
+        # With a cache transformers does not look for rows that share a line, and a reference is not told by the trainer
+        # to go without.
+        inputs = {**model_inputs(batch), "use_cache": False}
         positions, labels = batch["completion_positions"], batch["completion_labels"]
         if self.head.is_separable:
             run = run_body(model, self.head, inputs)

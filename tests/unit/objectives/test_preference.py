@@ -111,7 +111,8 @@ def test_an_identical_pair_gives_exactly_log_2_and_no_gradient(model, layout):
     found = compute(tiny_objective(model), model, batch)
     assert found.total.item() == torch.tensor(2.0).log().item()
     found.total.backward()
-    assert all(parameter.grad.abs().max() < 1e-5 for parameter in model.parameters())
+    largest = max(parameter.grad.abs().max().item() for parameter in model.parameters())
+    assert largest < 1e-6 if layout == "padded" else largest < 1e-4  # one line is rounded differently from another
 
 
 def test_an_identical_pair_moves_neither_completion():
