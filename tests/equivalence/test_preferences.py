@@ -53,11 +53,17 @@ def build_trainer(folder, kind, *, tuning="full", layout="padded", attention="sd
     )
 
 
+KEPT = ("loss", "grad_norm", "learning_rate", "rewards/", "logps/", "logits/", "entropy", "kl", "step")
+
+
 def log_of(trainer):
-    """Every number that is logged but times and sizes of batches."""
-    left_out = ("per_second", "runtime", "_ms", "_share", "tokens", "flos", "slowest", "memory", "epoch", "seconds")
+    """Every number of training and evaluation that does not depend on the clock or on how a step is split."""
     return [
-        {key: value for key, value in line.items() if not any(part in key for part in left_out)}
+        {
+            key: value
+            for key, value in line.items()
+            if key.removeprefix("eval_").startswith(KEPT) and "second" not in key
+        }
         for line in trainer.state.log_history
         if "loss" in line or "eval_loss" in line
     ]

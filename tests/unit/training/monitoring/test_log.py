@@ -97,3 +97,10 @@ def test_a_gpu_that_the_run_leaves_alone_is_not_in_the_figures(monkeypatch):
     assert set(measure_memory()) == {"memory_gb", "peak_memory_gb"}
     found = measure_memory()
     assert (found["device_memory_gb"], found["device_peak_memory_gb"]) == (2.0, 3.0)
+
+
+def test_the_accuracy_of_pairs_has_the_name_that_other_tools_read_too(tmp_path):
+    log, state = started_log(tmp_path / "log.jsonl")
+    log.on_log(None, state, TrainerControl(), {"loss": 0.5, "rewards/accuracies": 0.75})
+    (line,) = read_log(tmp_path / "log.jsonl")
+    assert (line["accuracy"], line["rewards/accuracies"]) == (0.75, 0.75)
