@@ -102,7 +102,7 @@ def test_a_reference_that_is_not_the_policy_is_found_before_the_first_step(place
 def test_data_of_the_wrong_kind_is_refused(place, tmp_path):
     with pytest.raises(DataError, match="'toy' is not said to hold any"):
         run(place, tmp_path, dataset="toy")
-    with pytest.raises(DataError, match="no verdict"):
+    with pytest.raises(DataError, match="rated answers"):
         run(place, tmp_path, stage="kto", dataset="toy")
     with pytest.raises(DataError, match="Only one rated completion is left"):
         run(place, tmp_path, stage="kto", dataset="ratings", max_samples=1)
