@@ -19,6 +19,7 @@ from tunesmith.config.peft_methods import PEFT_METHODS, REFUSED_METHODS
 from tunesmith.models.adapters import apply_adapters
 from tunesmith.models.adapters.begin import compute_first_weights, needs_first_weights
 from tunesmith.models.adapters.lora import find_merge_obstacle
+from tunesmith.models.lean import use_lean_layers
 
 IDS = torch.tensor([[5, 9, 200, 31, 4, 77, 18, 300], [8, 8, 41, 250, 19, 3, 77, 120]])
 LEARNING_RATE = 1e-2
@@ -198,6 +199,16 @@ def test_training_goes_on_from_a_saved_adapter_as_if_it_had_not_stopped(trained,
     again = build(found.case)
     train(again)
     assert train(resumed) == train(again)
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_lean_layers_compute_the_same_beside_every_method(name):
+    model = build(CASES[name]).train()
+    torch.manual_seed(7)  # for methods that draw
+    expected = loss(model).item()
+    use_lean_layers(model)
+    torch.manual_seed(7)
+    assert loss(model).item() == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.processes

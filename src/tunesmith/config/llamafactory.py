@@ -47,7 +47,6 @@ _SWITCHES_BY_FEATURE: Mapping[str, str] = {
 """Switches by what they are for; off (false) is what happens anyway."""
 
 _VALUES_BY_FEATURE: Mapping[str, str] = {
-    "adapters in subfolders": "adapter_folder",
     "mixture of depths": "mixture_of_depths",
     "mixture-of-experts losses": "moe_aux_loss_coef",
     "offloading to disk": "offload_folder",

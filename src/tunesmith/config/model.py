@@ -20,6 +20,10 @@ class ModelConfig:
     A value that looks like a path (it starts with `/`, `.` or `~`, or ends in `.gguf`) has to exist. Required by every
     command that loads a model."""
 
+    adapter_folder: str | None = None
+    """Folder inside each of `adapter_name_or_path` that holds the adapter, where it is not at the top, such as
+    `checkpoint-500` of a repository."""
+
     model_hub: Literal["auto", "huggingface", "modelscope"] = "auto"
     """Hub that a model id is looked up on.
 

@@ -93,3 +93,6 @@ REFUSED_METHODS: Mapping[str, str] = {
 
 MOVES_WEIGHTS = frozenset({"pissa", "olora", "lora_ga"})
 """Values of `init_lora_weights` that take what the adapter begins with out of the frozen weights."""
+
+SAVED_WITHOUT_BEGINNING = MOVES_WEIGHTS | {"loftq"}
+"""Values with which an adapter is saved as the difference to the exact weights, which is not what it is in training."""

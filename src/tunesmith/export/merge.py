@@ -22,27 +22,26 @@ from transformers import (
 from tunesmith.config import RunConfig
 from tunesmith.data.chat import ChatTemplate, resolve_template
 from tunesmith.errors import ConfigError, ModelError
+from tunesmith.export.adapters import check_mergeable, merge_adapters
+from tunesmith.export.card import CardFacts, render_card
+from tunesmith.export.probe import PROBE_TEXT, measure_logits, relative_difference
 from tunesmith.inference.load import hide_progress_without_terminal, load_run_tokenizer
 from tunesmith.inference.local import resolve_stop_ids
 from tunesmith.models import LoadedModel, load_base_config, load_model
-from tunesmith.models.adapters import attach_adapter
-from tunesmith.models.heads import find_base_model
 from tunesmith.models.locations import resolve_with_adapters
 from tunesmith.models.reward import (
-    ScoreHead,
     describes_reward_model,
     drop_head_bias,
-    is_reward_model,
     set_scoring_pad,
 )
 from tunesmith.models.vocabulary import check_vocabulary
-from tunesmith.runtime.files import atomic_directory, check_writable, explain_failed_writes
+from tunesmith.runtime.files import atomic_directory, check_writable, explain_failed_writes, write_text_atomic
 
-PROBE_TEXT = "The quick brown fox jumps over the lazy dog. 你好，世界。 1 + 1 = 2\n"
-MERGE_TOLERANCE = 1e-3
-"""Largest difference of logits that a float32 merge may make, as a share of the largest logit. Usually about 1e-6."""
 RELOAD_TOLERANCE = 1e-2
-"""The same after reloading. Not exact: transformers keeps some weights of some models in float32 when it loads."""
+"""Largest difference of logits that reloading may make, as a share of the largest logit.
+
+Not exact: transformers keeps some weights of some models in float32 when it loads.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +83,7 @@ def export_model(config: RunConfig) -> ExportReport:
     end_markers = template.end_markers if template is not None else ()
     probe = torch.tensor([tokenizer(PROBE_TEXT, add_special_tokens=False)["input_ids"]])
     found = resolve_with_adapters(config.model, config.adapter.adapter_name_or_path)
+    check_mergeable(found.adapters, config.export)
     is_reward = config.objective.stage == "rm" or describes_reward_model(found, load_base_config(config).to_dict())
     if is_reward:
         config = replace(config, objective=replace(config.objective, stage="rm"))
@@ -91,18 +91,29 @@ def export_model(config: RunConfig) -> ExportReport:
     loaded = _load_exact(config, tokenizer, found.base.source, found.adapters)
     model = loaded.model.to(_merge_device(config))
     dtype = resolve_export_dtype(config.model.infer_dtype, loaded.stored_dtype)
-    model, merge_difference = merge_adapters(model, found.adapters, probe)
+    model, merge_difference = merge_adapters(model, found.adapters, probe, config.export, seed=config.training.seed)
     cast_parameters(model, dtype)
     if is_reward:
         drop_head_bias(model)
     stop_ids = () if is_reward else write_generation_settings(model, tokenizer, end_markers)
     num_parameters = model.num_parameters()
     check_vocabulary(model, tokenizer)
+    card = CardFacts(
+        base=found.base.name,
+        adapters=found.adapters,
+        combination=config.export.adapter_combination,
+        dtype=str(dtype).removeprefix("torch."),
+        num_parameters=num_parameters,
+        template=template.name if template is not None else None,
+        end_markers=tuple(tokenizer.convert_ids_to_tokens(list(stop_ids))),
+        is_reward=is_reward,
+    )
     expected, device = measure_logits(model, probe), _merge_device(config)
     with atomic_directory(out, overwrite=out.exists()) as folder:
         with explain_failed_writes(out, ModelError, "Nothing of it was left there: make room, or name another folder."):
             model.save_pretrained(folder, max_shard_size=f"{config.export.export_size}GB")
             tokenizer.save_pretrained(folder)
+            write_text_atomic(folder / "README.md", render_card(card, out.name))
             _make_readable(folder)
         del model, loaded  # two copies of a large model may not fit
         reload_difference = check_reload(
@@ -114,33 +125,9 @@ def export_model(config: RunConfig) -> ExportReport:
         num_parameters=num_parameters,
         merge_difference=merge_difference,
         reload_difference=reload_difference,
-        end_markers=tuple(tokenizer.convert_ids_to_tokens(list(stop_ids))),
+        end_markers=tuple(card.end_markers),
         is_reward=is_reward,
     )
-
-
-def merge_adapters(
-    model: PreTrainedModel, adapters: Sequence[str], probe: Tensor
-) -> tuple[PreTrainedModel, float | None]:
-    """Merge adapters one after the other, each into the result of the one before.
-
-    Returns:
-        The model without adapters, and the largest relative difference that a merge made (`None` without adapters).
-    """
-    largest: float | None = None
-    for adapter in adapters:
-        with_adapter = attach_adapter(model, adapter)
-        expected = measure_logits(with_adapter, probe)
-        model = with_adapter.merge_and_unload(safe_merge=True)
-        difference = relative_difference(measure_logits(model, probe), expected)
-        if not difference <= MERGE_TOLERANCE:
-            raise ModelError(
-                f"Merging the adapter {adapter} changes the model's logits by {difference:.2g} of their range, "
-                f"and float32 rounding explains {MERGE_TOLERANCE:g} at most. The adapter's kind cannot be merged "
-                "exactly: serve it unmerged, on its base model."
-            )
-        largest = max(difference, largest or 0.0)
-    return model, largest
 
 
 def check_reload(
@@ -198,26 +185,6 @@ def write_generation_settings(
     settings.bos_token_id = tokenizer.bos_token_id
     settings.pad_token_id = tokenizer.pad_token_id
     return stop_ids
-
-
-def measure_logits(model: torch.nn.Module, probe: Tensor) -> Tensor:
-    """Return the logits of the probe in float32, or of a reward model the score after every token.
-
-    Shape [tokens, vocabulary or 1].
-    """
-    inputs = {"input_ids": probe.to(next(model.parameters()).device)}
-    with torch.inference_mode():
-        if is_reward_model(model):
-            base = find_base_model(model)
-            scores, _ = ScoreHead(base.score, base.get_decoder()).score(model, inputs, torch.arange(probe.numel()))
-            return scores[:, None].cpu()
-        logits: Tensor = model(**inputs, use_cache=False).logits[0]
-    return logits.float().cpu()
-
-
-def relative_difference(actual: Tensor, expected: Tensor) -> float:
-    """Return the largest difference as a share of the largest expected magnitude."""
-    return float((actual - expected).abs().max() / expected.abs().max().clamp_min(1e-6))
 
 
 def _load_exact(

@@ -125,9 +125,12 @@ def resolve_adapter(config: ModelConfig, name: str) -> Path:
             folder = _download_from_modelscope(config, name, "adapter_name_or_path", revision="master")
         else:
             folder = _download_adapter(config, name)
+    if config.adapter_folder is not None:
+        folder /= config.adapter_folder
     if not (folder / _ADAPTER_FILE).is_file():
+        inside = "" if config.adapter_folder is None else f" in {config.adapter_folder} (adapter_folder)"
         raise ModelError(
-            f"adapter_name_or_path: {name} holds no {_ADAPTER_FILE}. Give the folder that a LoRA run wrote, or "
+            f"adapter_name_or_path: {name} holds no {_ADAPTER_FILE}{inside}. Give the folder that a LoRA run wrote, or "
             "model_name_or_path if it is a whole model."
         )
     return folder
@@ -163,14 +166,15 @@ def _resolve_path(name: str, path: Path) -> ModelLocation:
 
 def _download_adapter(config: ModelConfig, name: str) -> Path:
     try:
-        return _snapshot(name, config.cache_dir, config.hf_hub_token)
+        return _snapshot(name, config.cache_dir, config.hf_hub_token, config.adapter_folder)
     except (OSError, ValueError) as error:  # the hub's and the network's errors are OSErrors
         raise hub_error(name, config, error, "adapter_name_or_path") from error
 
 
 @lru_cache(maxsize=16)
-def _snapshot(name: str, cache_dir: str | None, token: str | None) -> Path:
-    return Path(snapshot_download(name, cache_dir=cache_dir, token=token, ignore_patterns=_NOT_OF_AN_ADAPTER))
+def _snapshot(name: str, cache_dir: str | None, token: str | None, inside: str | None) -> Path:
+    chosen = {"ignore_patterns": _NOT_OF_AN_ADAPTER} if inside is None else {"allow_patterns": [f"{inside}/*"]}
+    return Path(snapshot_download(name, cache_dir=cache_dir, token=token, **chosen))
 
 
 def _download_from_modelscope(

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from tunesmith.data.batches import BOOKKEEPING_KEYS
 from tunesmith.models.adapters.begin import FROM_DATA, Batch, compute_first_weights, needs_first_weights
+from tunesmith.models.locations import resolve_with_adapters
+from tunesmith.models.stored_weights import StoredWeights, find_folder
 from tunesmith.training.assembly import RunParts, build_run_collator
 
 logger = logging.getLogger(__name__)
@@ -29,7 +31,12 @@ def begin_adapter(parts: RunParts) -> None:
     if not needs_first_weights(model):
         return
     batches = _first_batches(parts) if adapter.init_lora_weights in FROM_DATA else []
-    logger.info("%s", compute_first_weights(model, adapter, batches, _loss_of(parts)))
+    if adapter.init_lora_weights != "loftq":
+        logger.info("%s", compute_first_weights(model, adapter, batches, _loss_of(parts)))
+        return
+    location = resolve_with_adapters(parts.config.model, ()).base
+    with StoredWeights(find_folder(location, parts.config.model)) as exact:
+        logger.info("%s", compute_first_weights(model, adapter, batches, _loss_of(parts), exact.read))
 
 
 def _first_batches(parts: RunParts) -> list[Batch]:

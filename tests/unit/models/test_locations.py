@@ -178,3 +178,25 @@ def test_an_adapter_whose_settings_are_damaged_is_named(tmp_path):
     (adapter / "adapter_config.json").write_text('{"base_model', encoding="utf-8")
     with pytest.raises(ModelError, match=r"adapter_config\.json cannot be read as JSON"):
         resolve_with_adapters(settings(str(adapter)), [])
+
+
+def test_an_adapter_may_lie_in_a_folder_of_what_is_named(tmp_path):
+    inside = write_adapter(tmp_path / "run" / "checkpoint-5")
+    config = settings("org/name", adapter_folder="checkpoint-5")
+    assert resolve_adapter(config, str(tmp_path / "run")) == inside
+    with pytest.raises(ModelError, match=r"holds no adapter_config\.json in checkpoint-7 \(adapter_folder\)"):
+        resolve_adapter(settings("org/name", adapter_folder="checkpoint-7"), str(tmp_path / "run"))
+
+
+def test_of_a_hub_only_the_folder_of_the_adapter_is_fetched(tmp_path, monkeypatch):
+    asked = []
+
+    def fetch(name, **options):
+        asked.append(options["allow_patterns"])
+        write_adapter(tmp_path / "snapshot" / "checkpoint-5")
+        return str(tmp_path / "snapshot")
+
+    monkeypatch.setattr(locations, "snapshot_download", fetch)
+    config = settings("org/name", adapter_folder="checkpoint-5", cache_dir=str(tmp_path))
+    assert resolve_adapter(config, "org/adapter") == tmp_path / "snapshot" / "checkpoint-5"
+    assert asked == [["checkpoint-5/*"]]

@@ -75,6 +75,26 @@ def test_the_best_weights_of_an_adapter_that_moved_the_base_are_fetched_whole(fo
     torch.testing.assert_close(logits(plain(folder, best)), logits(result.trainer.model), atol=1e-4, rtol=1e-4)
 
 
+def test_loftq_makes_up_for_what_four_bits_lost_and_merges_into_exact_weights(folder, tmp_path):
+    pytest.importorskip("bitsandbytes")
+    settings = {"quantization_bit": 4, "lora_rank": 16, "learning_rate": 0.0, "max_steps": 1}
+    exact = logits(AutoModelForCausalLM.from_pretrained(folder / "model"))
+    plain_model = run(folder, tmp_path / "plain", **settings).trainer.model
+    lost = (logits(plain_model) - exact).abs().mean()
+    result = run(folder, tmp_path / "loftq", **settings, init_lora_weights="loftq")
+    assert (logits(result.trainer.model) - exact).abs().mean() < 0.6 * lost
+    # Untrained, it is no difference to the exact weights.
+    torch.testing.assert_close(logits(plain(folder, tmp_path / "loftq")), exact, atol=1e-4, rtol=1e-4)
+
+
+def test_a_loftq_run_is_resumed_where_it_was(folder, tmp_path):
+    pytest.importorskip("bitsandbytes")
+    settings = {"quantization_bit": 4, "lora_rank": 4, "init_lora_weights": "loftq", "save_steps": 2}
+    whole = run(folder, tmp_path, **settings)
+    resumed = run(folder, tmp_path, **settings, resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    torch.testing.assert_close(logits(resumed.trainer.model), logits(whole.trainer.model), atol=0, rtol=0)
+
+
 def test_eva_needs_as_many_tokens_as_directions(folder, tmp_path):
     with pytest.raises(ModelError, match=r"eva needs batches with at least 500 learnt tokens"):
         run(folder, tmp_path, init_lora_weights="eva", lora_rank=500)

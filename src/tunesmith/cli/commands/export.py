@@ -21,6 +21,11 @@ adapter_name_or_path and export_dir.
   tunesmith export model.Q8_0.gguf converted infer_dtype=bfloat16
   tunesmith export export.yaml export_size=2
 
+Several adapters are merged one after the other, or put together by peft first (adapter_combination, adapter_weights,
+adapter_density):
+
+  tunesmith export model --adapter a --adapter b both adapter_combination=dare_ties adapter_weights=0.7,0.5
+
 Settings: export_dir (OUT), export_size (largest file in GB), export_device, infer_dtype (type of the weights; the
 one the model was stored in by default), template.
 """

@@ -1,6 +1,5 @@
 """From a loaded model to one whose trained part is chosen."""
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,13 +16,11 @@ from tunesmith.models.adapters.freeze import apply_freeze
 from tunesmith.models.adapters.lora import (
     attach_adapter,
     continue_adapter,
-    find_foreign_base,
     find_merge_obstacle,
     merge_adapters,
+    note_foreign_bases,
 )
 from tunesmith.models.adapters.record import BaseRecord
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +55,22 @@ def apply_adapters(
             only run keeps its adapter beside them.
     """
     saved = list(adapters)
-    original = _record(model)
+    original = BaseRecord.of_base(model)
     if not is_trainable:
         return _apply_to_run(model, saved, original, is_compressed=is_compressed)
     continued = saved.pop() if _continues(config, saved) else None
     if is_compressed:
         _check_nothing_to_merge(saved)
-    notes = [*_note_foreign_bases(saved, original), *_note_merged(saved)]
+    notes = [*note_foreign_bases(saved, original), *_note_merged(saved)]
     model = merge_adapters(model, saved)
-    record = replace(_record(model), merged=tuple(saved)) if saved else original
+    record = replace(BaseRecord.of_base(model), merged=tuple(saved)) if saved else original
     adapted: PreTrainedModel | PeftModel = model
     if config.finetuning_type == "full":
         model.requires_grad_(True)
     elif config.finetuning_type == "freeze":
         notes += apply_freeze(model, config)
     elif continued is not None:
-        notes += _note_foreign_bases([continued], original, record)
+        notes += note_foreign_bases([continued], original, record)
         adapted = continue_adapter(model, continued, record)
         notes.append(f"training goes on with the adapter {continued}; its own kind, rank and targets hold")
     else:
@@ -99,43 +96,18 @@ def _apply_to_run(
     apart = adapters.pop() if stays else None
     if is_compressed:
         _check_nothing_to_merge(adapters)
-    notes = [*_note_foreign_bases(adapters, original), *_note_merged(adapters)]
+    notes = [*note_foreign_bases(adapters, original), *_note_merged(adapters)]
     adapted: PreTrainedModel | PeftModel = merge_adapters(model, adapters)
     if apart is not None:
-        bases = (original, _record(adapted)) if adapters else (original,)
-        notes += _note_foreign_bases([apart], *bases)
+        bases = (original, BaseRecord.of_base(adapted)) if adapters else (original,)
+        notes += note_foreign_bases([apart], *bases)
         adapted = attach_adapter(adapted, apart)
     adapted.requires_grad_(False)
     return AdaptedModel(adapted.eval(), tuple(notes))
 
 
-def _record(model: PreTrainedModel) -> BaseRecord:
-    return BaseRecord.of(model, model.name_or_path, int(model.get_input_embeddings().weight.shape[0]))
-
-
 def _note_merged(adapters: Sequence[str]) -> list[str]:
     return [f"merged into the weights first: {', '.join(adapters)}"] if adapters else []
-
-
-def _note_foreign_bases(adapters: Sequence[str], *bases: BaseRecord) -> list[str]:
-    """Return a note for each adapter that was trained beside another model than the one it is put on.
-
-    Where the adapter carries a record of that model's weights, these decide: the same weights may have another name,
-    and other weights the same. Then the answers are not what was trained, so it is said at once, too.
-    """
-    notes = []
-    for adapter in adapters:
-        name, differing = find_foreign_base(adapter, *bases)
-        if differing is not None:
-            note = (
-                f"the adapter {adapter} was trained beside other weights ({name}) than those it is put on "
-                f"({bases[0].name}): they differ in {differing}. Unless that is meant, give the model it was trained on"
-            )
-            logger.warning("%s.", note)
-            notes.append(note)
-        elif name is not None:
-            notes.append(f"the adapter {adapter} was trained on {name}, and is put on {bases[0].name}")
-    return notes
 
 
 def _continues(config: AdapterConfig, adapters: Sequence[str]) -> bool:

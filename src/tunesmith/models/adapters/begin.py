@@ -13,6 +13,8 @@ import torch
 from peft import EvaConfig, LoraGAConfig
 from peft.tuners.lora.eva import get_eva_state_dict
 from peft.tuners.lora.layer import Linear as PeftLoraLinear
+from peft.tuners.lora.layer import LoraLayer
+from peft.utils.integrations import dequantize_module_weight
 from torch import Tensor
 
 from tunesmith.config import AdapterConfig
@@ -37,6 +39,7 @@ def compute_first_weights(
     config: AdapterConfig,
     batches: Sequence[Batch],
     measure: Callable[[Batch], Tensor],
+    read_exact: Callable[[str], Tensor] | None = None,
 ) -> str:
     """Give a new adapter its first weights and return a note for the log.
 
@@ -45,10 +48,14 @@ def compute_first_weights(
         config: `init_lora_weights` says how.
         batches: Rows to look at, on the model's device, the same in every process; PiSSA and OLoRA need none.
         measure: Runs the model on a batch and returns the mean loss.
+        read_exact: Returns a weight of the base by name, before it was compressed; for LoftQ alone.
 
     Raises:
         ModelError: An adapter lies on something else than a linear layer, or the rows do not suffice.
     """
+    if config.init_lora_weights == "loftq":
+        assert read_exact is not None, "LoftQ compares with exact weights"
+        return _begin_in_loss_of_bits(model, read_exact)
     layers = _linear_layers(model, config.init_lora_weights)
     match config.init_lora_weights:
         case "pissa":
@@ -150,6 +157,30 @@ def _begin_in_inputs(
         for name, down in directions.items():
             weight = layers[name].lora_A[ADAPTER].weight
             weight.copy_(down.to(weight.dtype))
+
+
+@torch.no_grad()
+def _begin_in_loss_of_bits(model: KeptAdapter, read_exact: Callable[[str], Tensor]) -> str:
+    """Let each adapter make up for what its compressed weight lost, as far as its rank goes (LoftQ, Li et al. 2023).
+
+    One iteration of the paper's algorithm 1, as the weights are compressed already. peft has the same for accelerators
+    only, and leaves the scaling of the adapter out.
+    """
+    first: dict[str, FirstFactors] = {}
+    for name, layer in model.named_modules():
+        if not isinstance(layer, LoraLayer) or ADAPTER not in layer.lora_A:
+            continue
+        down, up = layer.lora_A[ADAPTER].weight, layer.lora_B[ADAPTER].weight
+        compressed = dequantize_module_weight(layer.get_base_layer())
+        exact = read_exact(f"{name.removeprefix('base_model.model.')}.weight").to(compressed.device)
+        left, values, right = torch.linalg.svd(exact.float() - compressed.float(), full_matrices=False)
+        rank = down.shape[0]
+        roots = (values[:rank] / layer.scaling[ADAPTER]).sqrt()
+        down.copy_(roots[:, None] * right[:rank])
+        up.copy_(left[:, :rank] * roots)
+        first[name] = FirstFactors(*(value.detach().float().cpu().clone() for value in (down, up)))
+    model.first_factors = first
+    return f"init_lora_weights: loftq set the first weights of {len(first)} adapters"
 
 
 @contextmanager

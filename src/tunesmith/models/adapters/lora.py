@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from peft import PeftConfig, PeftModel, PeftModelForCausalLM
 from peft.tuners.tuners_utils import BaseTunerLayer
@@ -15,6 +16,7 @@ from tunesmith.models.adapters.build import renamed_flag_ignored
 from tunesmith.models.adapters.record import BaseRecord
 from tunesmith.models.adapters.wrapper import KeptAdapter, keep_adapter
 from tunesmith.models.completeness import explain_damaged_files
+from tunesmith.models.heads import find_base_model
 from tunesmith.models.reward.build import is_reward_model
 
 logger = logging.getLogger(__name__)
@@ -49,6 +51,27 @@ def find_foreign_base(source: str, *bases: BaseRecord) -> tuple[str | None, str 
         return (recorded.name, differences[0]) if all(differences) else (None, None)
     name = PeftConfig.from_pretrained(source).base_model_name_or_path
     return (name if name and _last_part(name) != _last_part(bases[0].name) else None), None
+
+
+def note_foreign_bases(adapters: Sequence[str], *bases: BaseRecord) -> list[str]:
+    """Return a note for each adapter that was trained beside another model than the one it is put on.
+
+    Where the adapter carries a record of that model's weights, these decide: the same weights may have another name,
+    and other weights the same. Then the answers are not what was trained, so it is said at once, too.
+    """
+    notes = []
+    for adapter in adapters:
+        name, differing = find_foreign_base(adapter, *bases)
+        if differing is not None:
+            note = (
+                f"the adapter {adapter} was trained beside other weights ({name}) than those it is put on "
+                f"({bases[0].name}): they differ in {differing}. Unless that is meant, give the model it was trained on"
+            )
+            logger.warning("%s.", note)
+            notes.append(note)
+        elif name is not None:
+            notes.append(f"the adapter {adapter} was trained on {name}, and is put on {bases[0].name}")
+    return notes
 
 
 def _last_part(name: str) -> str:
@@ -101,16 +124,37 @@ def attach_adapter(model: PreTrainedModel, source: str, *, is_trainable: bool = 
             result = wrapped.load_adapter(source, "default", is_trainable=is_trainable)
     except (RuntimeError, ValueError, OSError) as error:
         raise _misfit(model, source, _first_detail(error)) from error
-    if settings.is_prompt_learning:  # peft puts its one weight in by itself, or fails
-        return wrapped
+    _check_whole(model, wrapped, source, result)
+    if not is_trainable:
+        _untie_adapted_ends(model)
+    return wrapped
+
+
+def attach_further_adapter(wrapped: PeftModel, source: str, name: str) -> None:
+    """Put one more saved adapter on a model that has some, under a name of its own; which is active stays.
+
+    Raises:
+        ModelError: As in `attach_adapter`.
+    """
+    model = find_base_model(wrapped)
+    try:
+        with renamed_flag_ignored(), explain_damaged_files(source, Path(source), "adapter_name_or_path"):
+            result = wrapped.load_adapter(source, name)
+    except (RuntimeError, ValueError, OSError) as error:
+        raise _misfit(model, source, _first_detail(error)) from error
+    _check_whole(model, wrapped, source, result)
+    _untie_adapted_ends(model)
+
+
+def _check_whole(model: PreTrainedModel, wrapped: PeftModel, source: str, result: Any) -> None:
+    """Refuse an adapter of which something was left out; peft puts learnt prompts in whole, or fails."""
+    if wrapped.active_peft_config.is_prompt_learning:
+        return
     if result.unexpected_keys:
         raise _misfit(model, source, f"nothing in the model takes its weight {result.unexpected_keys[0]}")
     missing = _without_shared(wrapped, result.missing_keys)
     if missing:
         raise _misfit(model, source, f"it has no weight for {missing[0]}")
-    if not is_trainable:
-        _untie_adapted_ends(model)
-    return wrapped
 
 
 def _without_shared(model: PeftModel, missing: Sequence[str]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Self
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from tunesmith.runtime.files import write_json_atomic
 
@@ -51,6 +52,11 @@ class BaseRecord:
         """Take the record of a model without adapters."""
         samples, dtype = sample_weights(model)
         return cls(name, num_rows, dtype, samples, merged)
+
+    @classmethod
+    def of_base(cls, model: PreTrainedModel) -> Self:
+        """Take the record of a loaded model."""
+        return cls.of(model, model.name_or_path, int(model.get_input_embeddings().weight.shape[0]))
 
     @classmethod
     def load(cls, folder: str | Path) -> Self | None:

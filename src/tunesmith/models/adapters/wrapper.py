@@ -7,6 +7,8 @@ A0 and B0, the trained model is
     W - s B0 A0 + s B A = W + s [B, -B0] [A; A0],
 
 an adapter of twice the rank on the unchanged weights. From it the run goes on, too: its halves are the factors again.
+LoftQ begins with what 4-bit weights lost. On the exact weights, into which adapters are merged, just that would be too
+much, so it is saved in the same way.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +25,7 @@ from peft.tuners.lora.layer import Linear as PeftLoraLinear
 from peft.utils import load_peft_weights, set_peft_model_state_dict
 from torch import Tensor
 
-from tunesmith.config.peft_methods import MOVES_WEIGHTS
+from tunesmith.config.peft_methods import MOVES_WEIGHTS, SAVED_WITHOUT_BEGINNING
 from tunesmith.errors import ModelError
 from tunesmith.models.adapters.record import BaseRecord
 
@@ -48,7 +50,7 @@ class KeptAdapter(PeftModel):
 
     record: BaseRecord
     first_factors: dict[str, FirstFactors]
-    """By full name of the layer; empty where the frozen weights are what they were."""
+    """By full name of the layer; empty where the adapter is saved as it is."""
 
     begins: str
     """How its first weights are made, see `init_lora_weights`; `default` for an adapter that goes on."""
@@ -68,15 +70,18 @@ class KeptAdapter(PeftModel):
 
     def load_adapter(self, model_id: Any, adapter_name: str, **options: Any) -> Any:
         """Load saved weights into this adapter, as Trainer does to resume and to get the best ones."""
-        if self.begins not in MOVES_WEIGHTS or PeftConfig.from_pretrained(model_id).r != 2 * self.lora_config.r:
+        if (
+            self.begins not in SAVED_WITHOUT_BEGINNING
+            or PeftConfig.from_pretrained(model_id).r != 2 * self.lora_config.r
+        ):
             return super().load_adapter(model_id, adapter_name, **options)
         state = load_peft_weights(str(model_id), device="cpu")
         current, first = halve_factors(state)
-        if not self.first_factors:
+        if not self.first_factors and self.begins in MOVES_WEIGHTS:
             layers = {name: layer for name, layer in self.named_modules() if isinstance(layer, PeftLoraLinear)}
             for name, factors in first.items():
                 take_out(layers[name], factors)
-            self.first_factors = first
+        self.first_factors = first
         return set_peft_model_state_dict(self, current, adapter_name=adapter_name)
 
     @property

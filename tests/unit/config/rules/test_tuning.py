@@ -122,3 +122,75 @@ def test_values_known_elsewhere_are_said_to_be_not_supported_yet(problems, key, 
         f"`{key}` is '{value}', which is known, but not supported yet; allowed is " in text
         for text in problems(**{key: value})
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"finetuning_type": "vera", "lora_rank": 4},
+            "`lora_rank: 4` has no effect with `finetuning_type: vera`; put what this method has of the kind into",
+        ),
+        (
+            {"finetuning_type": "full", "adapter_options": {"r": 4}},
+            "no effect with `finetuning_type: full`; remove",
+        ),
+        (
+            {"oft_rank": 4},
+            "no effect with `finetuning_type: lora`; remove it or set `finetuning_type: oft`",
+        ),
+        (
+            {"finetuning_type": "oft", "oft_rank": 4},
+            "`oft_rank: 4` and `oft_block_size: 32`: one of the two",
+        ),
+        ({"finetuning_type": "oft", "oft_block_size": 0}, "one of the two gives the size"),
+        ({"finetuning_type": "c3a"}, "`finetuning_type: c3a` needs `block_size`; set it in `adapter_options`"),
+        ({"finetuning_type": "prompt_tuning", "lora_target": "q_proj"}, "which changes no modules; remove it"),
+        ({"finetuning_type": "prompt_tuning", "packing": True}, "rows with several samples have one beginning; set"),
+        ({"finetuning_type": "prefix_tuning", "padding_free": True}, "set `padding_free: false`"),
+        ({"finetuning_type": "p_tuning", "adapter_name_or_path": "org/a"}, "and not that network; start a new run"),
+        ({"pissa_init": True, "init_lora_weights": "eva"}, "contradicts `init_lora_weights: eva`; keep one of them"),
+        ({"pissa_iter": 4}, "`pissa_iter` has no effect without `pissa_init: true`"),
+        ({"init_lora_weights": "loftq"}, "this run has none; set `quantization_bit: 4`"),
+        ({"pissa_init": True, "quantization_bit": 4}, "cannot be done to quantised ones"),
+        ({"init_lora_weights": "olora", "use_dora": True}, "magnitudes would be those of the changed weights"),
+        (
+            {"finetuning_type": "freeze", "llama_pro_new_blocks": 2},
+            "`llama_pro_new_blocks` has no effect without `use_llama_pro: true`",
+        ),
+        (
+            {"finetuning_type": "freeze", "use_llama_pro": True, "freeze_trainable_layers": -2},
+            "which spreads that many trained blocks over the model; give 1 or more",
+        ),
+        (
+            {"finetuning_type": "freeze", "use_llama_pro": True, "llama_pro_new_blocks": 4},
+            "`llama_pro_new_blocks: 4` and `freeze_trainable_layers: 2` (the default): the new blocks are the ones",
+        ),
+        ({"adapter_folder": "checkpoint-5"}, "is a folder inside `adapter_name_or_path`, which is empty"),
+        ({"finetuning_type": "verra"}, "Did you mean `vera`"),
+        ({"oft_target": "q_proj"}, "targets of their own for OFT (`lora_target` decides)"),
+    ],
+    ids=str,
+)
+def test_settings_of_methods_that_mean_nothing_are_refused(problems, changes, message):
+    found = problems(**changes)
+    assert len(found) == 1, found
+    assert message in found[0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"finetuning_type": "oft", "oft_block_size": 0, "oft_rank": 4, "oft_target": "all"},
+        {"finetuning_type": "vera", "adapter_options": {"r": 64}, "lora_target": "q_proj", "additional_target": "norm"},
+        {"pissa_init": True, "pissa_iter": -1, "pissa_convert": True},
+        {"pissa_init": True, "pissa_convert": False},
+        {"init_lora_weights": "loftq", "quantization_bit": 4},
+        {"finetuning_type": "freeze", "use_llama_pro": True, "llama_pro_new_blocks": 4, "freeze_trainable_layers": 4},
+        {"adapter_name_or_path": "org/a", "adapter_folder": "checkpoint-5"},
+        {"finetuning_type": "prompt_tuning", "packing": False},
+    ],
+    ids=str,
+)
+def test_settings_of_methods_that_fit_are_taken(problems, changes):
+    assert problems(**changes) == []
