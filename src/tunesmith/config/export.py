@@ -47,3 +47,8 @@ class ExportConfig:
 
     export_device: Literal["cpu", "auto"] = "cpu"
     """Device that merges. `auto` uses a GPU where there is one: faster, and the model has to fit on it."""
+
+    quantize: bool = False
+    """Write the weights compressed, in the scheme of `qat`.
+
+    Where `qat` is not set, the scheme is the one that the model or its adapter was trained with."""

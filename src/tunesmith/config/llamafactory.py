@@ -11,9 +11,10 @@ ALL_STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto", "grpo")
 """Stages that a file may have a section `<stage>_args` for, whether they can be run yet or not."""
 
 _SWITCHES_BY_FEATURE: Mapping[str, str] = {
-    "LongLoRA attention": "shift_attn",
-    "faster kernels": "use_unsloth use_unsloth_gc enable_liger_kernel use_liger_kernel use_v1_kernels",
-    "casting single layers": "upcast_layernorm upcast_lmhead_output",
+    "LongLoRA's shifted attention, which transformers has had no place for since 4.48: for long rows set rope_scaling, "
+    "packing and gradient_checkpointing": "shift_attn",
+    "faster kernels": "use_unsloth use_unsloth_gc use_v1_kernels",
+    "casting single layers (the loss is computed in float32 anyway)": "upcast_lmhead_output",
     "CPU experts": "use_kt kt_use_lora_experts",
     "images, video and audio": "image_do_pan_and_scan crop_to_patches use_audio_in_video freeze_language_model",
     "quantized export and other export formats": "export_legacy_format",
@@ -21,16 +22,12 @@ _SWITCHES_BY_FEATURE: Mapping[str, str] = {
     "streaming": "data_shared_file_system",
     "evaluation of each data set apart": "eval_on_each_dataset",
     "PPO": "ppo_score_norm ppo_whiten_rewards",
-    "GaLore": "use_galore galore_layerwise",
-    "APOLLO": "use_apollo apollo_layerwise apollo_scale_front",
-    "BAdam": "use_badam",
-    "other optimizers": "use_adam_mini use_muon",
     "SwanLab beyond `report_to: swanlab`": "use_swanlab",
     "other loss functions": "use_dft_loss use_asft_loss use_eaft_loss",
     "Megatron and HyperParallel": "use_mca use_megatron_bridge use_hyper_parallel sequence_parallel"
     " use_packed_sequences export_hf_on_finish",
     "profiling": "enable_torch_profiler",
-    "FP8": "fp8 fp8_enable_fsdp_float8_all_gather",
+    "FP8": "fp8_enable_fsdp_float8_all_gather",
     "evaluation in another number type": "bf16_full_eval fp16_full_eval",
     "finding the batch size": "auto_find_batch_size",
     "metrics batch by batch": "batch_eval_metrics prediction_loss_only eval_use_gather_object",
@@ -68,11 +65,6 @@ _VALUES_BY_FEATURE: Mapping[str, str] = {
     "another reference policy": "ref_model ref_model_adapters ref_model_quantization_bit",
     "PPO": "ppo_buffer_size ppo_epochs ppo_target reward_model reward_model_adapters"
     " reward_model_quantization_bit reward_model_type",
-    "GaLore": "galore_target galore_rank galore_update_interval galore_scale galore_proj_type",
-    "APOLLO": "apollo_target apollo_rank apollo_update_interval apollo_scale apollo_proj apollo_proj_type"
-    " apollo_scale_type",
-    "BAdam": "badam_mode badam_start_block badam_switch_mode badam_switch_interval badam_update_ratio"
-    " badam_mask_mode badam_verbose",
     "SwanLab beyond `report_to: swanlab`": "swanlab_project swanlab_workspace swanlab_run_name swanlab_mode"
     " swanlab_api_key swanlab_logdir swanlab_lark_webhook_url swanlab_lark_secret",
     "other loss functions": "asft_alpha eaft_alpha",
@@ -88,7 +80,6 @@ _VALUES_BY_FEATURE: Mapping[str, str] = {
     " resources_per_worker placement_strategy",
     "profiling": "profiler_output_dir profiler_wait_steps profiler_warmup_steps profiler_active_steps profiler_repeat"
     " profiler_record_shapes profiler_profile_memory profiler_with_stack profile_modules",
-    "FP8": "fp8_backend",
     "optimizers that act on chosen modules": "optim_target_modules",
     "settings of transformers' own gradient checkpointing": "gradient_checkpointing_kwargs activation_checkpointing"
     " activation_checkpointing_kwargs",
@@ -158,6 +149,7 @@ _RENAMED: Mapping[str, str] = {
     "load_in_4bit": "quantization_bit",
     "load_in_8bit": "quantization_bit",
     "attn_implementation": "flash_attn",
+    "use_liger_kernel": "enable_liger_kernel",
     "dpo_beta": "pref_beta",
     "orpo_beta": "pref_beta",
     "model_name": "model_name_or_path",
@@ -189,9 +181,10 @@ _RENAMED: Mapping[str, str] = {
 
 _LATER_VALUES: Mapping[str, str] = {
     "stage": "rm ppo grpo orpo",
+    "fp8_backend": "te msamp",
     "quantization_method": "gptq awq aqlm quanto mxfp4 fp8",
     "optim": "adamw_torch_xla adamw_torch_npu_fused adamw_anyprecision galore_adamw galore_adamw_8bit galore_adafactor"
-    " galore_adamw_layerwise galore_adamw_8bit_layerwise galore_adafactor_layerwise lomo adalomo apollo_adamw"
+    " galore_adamw_layerwise galore_adamw_8bit_layerwise galore_adafactor_layerwise apollo_adamw"
     " apollo_adamw_layerwise",
 }
 """Values of supported settings that are known and cannot be used yet."""

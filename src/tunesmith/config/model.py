@@ -4,10 +4,10 @@ import os
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tunesmith.config.constraints import PathText, TextMapping
+from tunesmith.config.constraints import PathText, PositiveInt, TextMapping, TreeMapping
 
 FlashAttention = Literal["auto", "disabled", "eager", "sdpa", "segments", "flex", "fa2", "fa3"]
-RopeScaling = Literal["linear", "dynamic", "yarn", "llama3"]
+RopeScaling = Literal["linear", "dynamic", "yarn", "llama3", "longrope", "proportional"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,16 +108,40 @@ class ModelConfig:
     The numbers stay the same up to rounding; a LoRA step on a CPU takes about 15% less time and a quarter less memory.
     Layers that are built or used differently keep their own forward. Set it to false to compare with peft's layers."""
 
-    rope_scaling: RopeScaling | None = None
+    rope_scaling: RopeScaling | TreeMapping | None = None
     """Way of stretching rotary positions so that `cutoff_len` may exceed what the model was trained with.
 
-    `yarn` usually keeps the most quality. Training on long rows afterwards is needed for good results."""
+    `yarn` usually keeps the most quality. Training on long rows afterwards is needed for good results. The factor
+    follows from `cutoff_len`; a mapping gives it, and what else transformers knows, itself, as
+    `{rope_type: yarn, factor: 4, beta_fast: 32}`. `longrope` needs such a mapping. Adapters and merged models are
+    run as they were trained, without this setting."""
 
-    gradient_checkpointing: Literal["auto"] | bool = "auto"
+    gradient_checkpointing: Literal["auto", "selective"] | bool = "auto"
     """Compute activations again in the backward pass instead of keeping them.
 
     `auto` does so only when the memory estimate says that the run would not fit otherwise. True costs about a third
-    more time and saves most of the activation memory."""
+    more time and saves most of the activation memory. `selective` keeps the results of matrix products and attention
+    and computes the rest again: a part of the memory for little time."""
+
+    checkpoint_every: PositiveInt = 1
+    """With gradient checkpointing, checkpoint each n-th layer only: 2 costs half the time and saves half the memory."""
+
+    activation_offload: bool = False
+    """Let activations wait for the backward pass in the memory of the host.
+
+    For long rows on GPUs; goes well with `gradient_checkpointing`, when only the inputs of layers travel. Costs the
+    time of the copies."""
+
+    upcast_layernorm: bool = False
+    """Keep the frozen weights of norms in float32 beside a base in half precision.
+
+    They are few, and what they scale is everything. Trained weights are in float32 anyway."""
+
+    enable_liger_kernel: bool = False
+    """Use the fused kernels of the package liger-kernel for norms, rotary positions and gated layers.
+
+    Needs a GPU. Checked when a run starts: the model must give the same logits as before. Cross-entropy stays ours,
+    which makes logits only where a label is."""
 
     disable_gradient_checkpointing: bool = False
     """LLaMA-Factory's way of saying `gradient_checkpointing: false`."""

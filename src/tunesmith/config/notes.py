@@ -26,7 +26,8 @@ WITHOUT_WARM_UP = ("constant", "reduce_lr_on_plateau", "greedy")
 _DRAWING = ("do_sample", "temperature", "top_p", "top_k")
 _GENERATION = (*_DRAWING, "num_beams", "length_penalty", "max_length", "max_new_tokens", "repetition_penalty",
                "skip_special_tokens")  # fmt: skip
-_EXPORT = ("export_dir", "export_size", "export_device", "adapter_combination", "adapter_weights", "adapter_density")
+_EXPORT = ("export_dir", "export_size", "export_device", "adapter_combination", "adapter_weights", "adapter_density",
+           "quantize")  # fmt: skip
 _ADAPTER_SHAPE = ("lora_rank", "lora_alpha", "lora_dropout", "lora_rank_pattern", "lora_alpha_pattern", "lora_target",
                   "additional_target", "use_rslora", "use_dora", "init_lora_weights", "pissa_init", "pissa_iter",
                   "adapter_options", "oft_rank", "oft_block_size", "module_dropout")  # fmt: skip

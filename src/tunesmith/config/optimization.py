@@ -41,6 +41,9 @@ Optimizer = Literal[
     "schedule_free_adamw",
     "schedule_free_sgd",
     "stable_adamw",
+    "lomo",
+    "adalomo",
+    "came",
 ]
 Schedule = Literal[
     "linear",
@@ -131,6 +134,14 @@ class OptimizationSettings:
     """Keep the trained weights themselves in bfloat16.
 
     Halves their memory. Small updates get lost in rounding, so the result is a little worse."""
+
+    fp8: bool = False
+    """Compute the products of linear layers in 8-bit floats (torchao). Full tuning on Ada, Hopper or newer GPUs.
+
+    Up to one and a half times as fast for large models and batches; the weights stay in their precision."""
+
+    fp8_backend: Literal["auto", "torchao"] = "auto"
+    """Library that computes in 8-bit floats; there is one."""
 
     tf32: bool | None = None
     """Let float32 matrix products round their inputs to 10 bits (TensorFloat-32). Needs an Ampere or newer GPU."""

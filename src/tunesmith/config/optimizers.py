@@ -78,7 +78,16 @@ OPTIMIZER_INPUTS: Mapping[str, OptimizerInputs] = {
     "schedule_free_radam": OptimizerInputs(_ADAM, _FREE),
     "schedule_free_adamw": OptimizerInputs(_ADAM, _FREE),
     "schedule_free_sgd": OptimizerInputs((), _FREE),
+    "lomo": OptimizerInputs(),
+    "adalomo": OptimizerInputs(),
+    "came": OptimizerInputs(_BETAS),
     # transformers takes any text for these two as true, "false" too.
     "stable_adamw": OptimizerInputs(_ADAM, {"max_lr": "number", "kahan_sum": "true", "decouple_lr": "true"}),
 }
 """Every optimizer that `optim` takes. Weight decay is left out of the details: our parameter groups carry it."""
+
+OURS_ALONE = frozenset({"came"})
+"""Those of them that transformers does not have."""
+
+IN_BACKWARD_ALONE = frozenset({"lomo", "adalomo"})
+"""Those of them that cannot but update parameters during the backward pass."""

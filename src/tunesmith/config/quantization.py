@@ -1,11 +1,12 @@
-"""Settings of weights kept in fewer bits while an adapter is trained beside them."""
+"""Settings of weights in fewer bits: compressed beside an adapter, or learnt so that they can be compressed later."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from tunesmith.config.constraints import PositiveInt
+from tunesmith.config.constraints import NonNegativeInt, PositiveInt
 
 QuantizationMethod = Literal["bnb", "hqq", "eetq", "torchao"]
+QatScheme = Literal["int8-dynamic-int4-weight", "int4-weight", "int8-weight"]
 
 QUANTIZATION_BITS = {"bnb": (4, 8), "hqq": (1, 2, 3, 4, 5, 6, 8), "eetq": (8,), "torchao": (4, 8)}
 """Bits per weight that each method can store."""
@@ -13,7 +14,7 @@ QUANTIZATION_BITS = {"bnb": (4, 8), "hqq": (1, 2, 3, 4, 5, 6, 8), "eetq": (8,), 
 
 @dataclass(frozen=True, kw_only=True)
 class QuantizationConfig:
-    """How frozen weights are compressed while an adapter is trained."""
+    """How weights are compressed: frozen ones during the training, trained ones after it."""
 
     quantization_bit: PositiveInt | None = None
     """Bits per frozen weight while an adapter is trained beside it (QLoRA), or while a model is run.
@@ -38,3 +39,21 @@ class QuantizationConfig:
     """Compress the scales of bitsandbytes' 4-bit weights too, which saves 0.4 bits per weight.
 
     Has a meaning only together with `quantization_bit`."""
+
+    qat: QatScheme | None = None
+    """Learn weights that bear being compressed afterwards (quantisation-aware training), in this scheme of torchao.
+
+    Forward passes round the weights (and for `int8-dynamic-int4-weight` the activations) as the compressed model will;
+    gradients go to the exact ones. `tunesmith export --quantize` then writes the compressed model, which loses far less
+    than one that was not trained for it. Costs some speed. Works with full tuning and LoRA; needs the extra
+    `torchao`."""
+
+    qat_start_step: NonNegativeInt = 0
+    """Optimizer step from which `qat` rounds.
+
+    A few hundred steps of ordinary training first can help full tuning find its way."""
+
+    qat_group_size: PositiveInt = 32
+    """Weights that share a scale in the 4-bit schemes of `qat`; has to divide the inputs of every linear layer.
+
+    Smaller groups lose less and take more memory for scales."""

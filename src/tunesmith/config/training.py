@@ -5,13 +5,14 @@ from typing import Annotated
 
 from tunesmith.config.constraints import PositiveFloat, Range
 from tunesmith.config.evaluating import EvaluatingSettings
+from tunesmith.config.lean_optimizers import LeanOptimizerSettings
 from tunesmith.config.optimization import OptimizationSettings
 from tunesmith.config.saving import SavingSettings
 from tunesmith.config.tracking import TrackingSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingConfig(TrackingSettings, EvaluatingSettings, SavingSettings, OptimizationSettings):
+class TrainingConfig(TrackingSettings, EvaluatingSettings, SavingSettings, LeanOptimizerSettings, OptimizationSettings):
     """One run from start to finish."""
 
     do_train: bool = False

@@ -25,6 +25,7 @@ from tunesmith.errors import ConfigError, ModelError
 from tunesmith.export.adapters import check_mergeable, merge_adapters
 from tunesmith.export.card import CardFacts, render_card
 from tunesmith.export.probe import PROBE_TEXT, measure_logits, relative_difference
+from tunesmith.export.compression import compress_folder, resolve_scheme
 from tunesmith.inference.load import hide_progress_without_terminal, load_run_tokenizer
 from tunesmith.inference.local import resolve_stop_ids
 from tunesmith.models import LoadedModel, load_base_config, load_model
@@ -63,6 +64,9 @@ class ExportReport:
     is_reward: bool = False
     """Whether it is a reward model, which gives scores and no answers."""
 
+    compressed: str | None = None
+    """Scheme that the written weights are compressed in; `None` where they are exact."""
+
 
 def export_model(config: RunConfig) -> ExportReport:
     """Merge the adapters of a configuration into its model and write a folder that stands alone.
@@ -88,6 +92,7 @@ def export_model(config: RunConfig) -> ExportReport:
     if is_reward:
         config = replace(config, objective=replace(config.objective, stage="rm"))
         set_scoring_pad(tokenizer, end_markers)
+    scheme = resolve_scheme(config, (*reversed(found.adapters), found.base.source))
     loaded = _load_exact(config, tokenizer, found.base.source, found.adapters)
     model = loaded.model.to(_merge_device(config))
     dtype = resolve_export_dtype(config.model.infer_dtype, loaded.stored_dtype)
@@ -119,6 +124,9 @@ def export_model(config: RunConfig) -> ExportReport:
         reload_difference = check_reload(
             folder, expected, probe, device, is_reward=is_reward, trust_remote_code=config.model.trust_remote_code
         )
+        if scheme is not None:
+            compress_folder(folder, scheme, probe, trust_remote_code=config.model.trust_remote_code)
+            _make_readable(folder)
     return ExportReport(
         folder=out,
         dtype=dtype,
@@ -127,6 +135,7 @@ def export_model(config: RunConfig) -> ExportReport:
         reload_difference=reload_difference,
         end_markers=tuple(card.end_markers),
         is_reward=is_reward,
+        compressed=None if scheme is None else scheme.scheme,
     )
 
 

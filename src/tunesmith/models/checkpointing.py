@@ -1,15 +1,21 @@
 """Gradient checkpointing: whether a run needs it, and how it is switched on."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
 
 import torch
 import transformers
 from packaging.version import Version
 from peft import PeftModel
 from torch import nn
+from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
 from tunesmith.config import RunConfig
+from tunesmith.errors import ModelError
+from tunesmith.models.adapters.modules import find_layers
 from tunesmith.models.heads import find_base_model
 from tunesmith.models.memory import TrainingMemory, estimate_training_memory
 from tunesmith.models.precision import Precision
@@ -20,6 +26,18 @@ logger = logging.getLogger(__name__)
 
 # The rest is for what an estimate from shapes cannot know: fragmentation, other processes, the longest rows.
 _USABLE_SHARE = 0.85
+
+
+_KEPT = frozenset({
+    torch.ops.aten.mm.default,
+    torch.ops.aten.addmm.default,
+    torch.ops.aten.bmm.default,
+    torch.ops.aten._scaled_dot_product_flash_attention.default,
+    torch.ops.aten._scaled_dot_product_efficient_attention.default,
+    torch.ops.aten._scaled_dot_product_cudnn_attention.default,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
+})  # fmt: skip
+"""Results that `selective` keeps: those of matrix products and attention, which are most of the work of a layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +73,10 @@ def resolve_gradient_checkpointing(model: nn.Module, config: RunConfig, precisio
         )
 
     if asked != "auto":
-        return CheckpointingChoice(bool(asked), estimate(enabled=bool(asked)), "set by gradient_checkpointing")
+        how = "of everything but matrix products" if asked == "selective" else ""
+        part = f" in every {config.model.checkpoint_every} layers" if config.model.checkpoint_every > 1 else ""
+        reason = " ".join(f"set by gradient_checkpointing {how}{part}".split())
+        return CheckpointingChoice(bool(asked), estimate(enabled=bool(asked)), reason)
     without = estimate(enabled=False)
     free = int(_USABLE_SHARE * measure_free_memory(base.device))
     enabled = without.beyond_weights > free
@@ -66,16 +87,51 @@ def resolve_gradient_checkpointing(model: nn.Module, config: RunConfig, precisio
     return CheckpointingChoice(enabled, estimate(enabled=True) if enabled else without, reason)
 
 
-def enable_gradient_checkpointing(model: nn.Module, *, use_reentrant: bool) -> None:
-    """Switch gradient checkpointing on."""
+def enable_gradient_checkpointing(
+    model: nn.Module, *, use_reentrant: bool, every: int = 1, kept: Literal["nothing", "products"] = "nothing"
+) -> None:
+    """Switch gradient checkpointing on.
+
+    Args:
+        model: Of the run.
+        use_reentrant: Which of PyTorch's implementations is used.
+        every: Only each n-th layer is checkpointed, beginning with the first.
+        kept: What of a checkpointed layer is kept all the same.
+
+    Raises:
+        ModelError: There are fewer layers than `every`.
+    """
     base = find_base_model(model)
-    kwargs = {"use_reentrant": use_reentrant}
+    kwargs: dict[str, Any] = {"use_reentrant": use_reentrant}
+    if kept == "products":
+        kwargs["context_fn"] = _keep_products()
     if Version(transformers.__version__) >= Version("5.24"):
         base.activation_checkpointing_enable(activation_checkpointing_kwargs=kwargs)
     else:  # renamed in between
         base.gradient_checkpointing_enable(gradient_checkpointing_kwargs=kwargs)
     if use_reentrant and isinstance(model, PeftModel):
         base.enable_input_require_grads()  # re-entrant checkpoints ignore layers whose input needs no gradient
+    if every > 1:
+        _leave_out_layers(base, every)
+
+
+def _keep_products() -> Callable[[], Any]:
+    def choose(context: Any, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+        return CheckpointPolicy.MUST_SAVE if operation in _KEPT else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return partial(create_selective_checkpoint_contexts, choose)
+
+
+def _leave_out_layers(base: Any, every: int) -> None:
+    _, layers = find_layers(base)
+    if every > len(layers):
+        raise ModelError(
+            f"checkpoint_every: {every}, but the model has {len(layers)} layers. Set gradient_checkpointing: false to "
+            "checkpoint none."
+        )
+    for index, layer in enumerate(layers):
+        if index % every:
+            layer.gradient_checkpointing = False
 
 
 def measure_free_memory(device: torch.device) -> int:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,16 +28,19 @@ from tunesmith.models.devices import resolve_device
 from tunesmith.models.gguf.metadata import read_metadata
 from tunesmith.models.gguf.weights import load_config as load_gguf_config
 from tunesmith.models.gguf.weights import load_weights as load_gguf_weights
+from tunesmith.models.heads import find_base_model
 from tunesmith.models.isolation import check_isolation
+from tunesmith.models.kernels import check_flash_attention, use_liger_kernels
 from tunesmith.models.lean import use_lean_layers
 from tunesmith.models.locations import AdaptedLocation, ModelLocation, hub_error, resolve_with_adapters
 from tunesmith.models.memory import TrainingMemory
-from tunesmith.models.precision import Precision, resolve_inference_dtype, resolve_precision
+from tunesmith.models.precision import Precision, resolve_inference_dtype, resolve_precision, upcast_norms
 from tunesmith.models.quantization import Quantization, dequantize_checked, resolve_quantization
+from tunesmith.models.quantization.fp8 import use_float8_products
 from tunesmith.models.quantization.resolve import check_has_gradient
 from tunesmith.models.reward.build import exact_parameters
 from tunesmith.models.reward.load import load_reward_base
-from tunesmith.models.rope import apply_rope_scaling
+from tunesmith.models.rope import apply_rope_scaling, restore_rope_scaling
 from tunesmith.models.summary import ParameterSummary, list_parameter_status, summarize_parameters
 from tunesmith.models.tokenizer import load_own_vocabulary
 from tunesmith.models.vocabulary import (
@@ -72,6 +75,9 @@ class LoadedModel:
     quantization: Quantization | None = None
     """How the base weights are compressed; `None` where they are exact."""
 
+    changes_positions: bool = False
+    """Whether the base model has other rotary positions than it is stored with."""
+
 
 def load_model(
     config: RunConfig,
@@ -101,8 +107,8 @@ def load_model(
     model_config = _load_config(config.model, location)
     stored_dtype = model_config.dtype if isinstance(model_config.dtype, torch.dtype) else None
     notes: list[str] = []
-    if config.model.rope_scaling is not None:
-        notes.append(apply_rope_scaling(model_config, config.model.rope_scaling, config.data.cutoff_len))
+    stretched = _stretch_positions(config, model_config, found)
+    notes += stretched
     precision = resolve_precision(config, device) if is_trainable else _precision_to_run(config, stored_dtype, device)
     attention = resolve_attention(config.model.flash_attn, device, model_config, precision)
     quantization = resolve_quantization(
@@ -137,30 +143,63 @@ def load_model(
     base.config.use_cache = not is_trainable
     parameters = summarize_parameters(model)
     _log_parameters(config, model, parameters, is_trainable=is_trainable)
-    if not is_trainable:
-        base.config.dtype = stored_dtype
-        return LoadedModel(
-            model, attention, precision, parameters, False, tuple(notes), stored_dtype, None, quantization
-        )
-    if config.model.lean_layers and (line := use_lean_layers(model).render_line()):
-        notes.append(line)
-    if _needs_isolation(config, layout):
-        check_isolation(model, layout, precision)
-    checkpointing = resolve_gradient_checkpointing(model, config, precision)
-    if checkpointing.enabled:
-        enable_gradient_checkpointing(model, use_reentrant=config.model.use_reentrant_gc)
-    notes.append(f"gradient checkpointing {'on' if checkpointing.enabled else 'off'}: {checkpointing.reason}")
-    return LoadedModel(
+    loaded = LoadedModel(
         model,
         attention,
         precision,
         parameters,
-        checkpointing.enabled,
+        False,
         tuple(notes),
         stored_dtype,
-        checkpointing.memory,
+        None,
         quantization,
+        changes_positions=bool(stretched),
     )
+    if not is_trainable:
+        base.config.dtype = stored_dtype
+        return loaded
+    return _prepare_training(config, loaded, layout)
+
+
+def _prepare_training(config: RunConfig, loaded: LoadedModel, layout: Literal["flat", "padded"]) -> LoadedModel:
+    """Do what only a model that is trained needs: kernels, proofs of them, gradient checkpointing."""
+    model, precision, notes = loaded.model, loaded.precision, list(loaded.notes)
+    if config.model.upcast_layernorm:
+        notes.append(f"upcast_layernorm: {upcast_norms(model)} norms brought to float32")
+    if config.model.enable_liger_kernel:
+        notes.append(use_liger_kernels(find_base_model(model), precision))
+    elif config.model.lean_layers and (line := use_lean_layers(model).render_line()):
+        notes.append(line)
+    if config.training.fp8:
+        notes.append(use_float8_products(model, find_base_model(model).device))
+    if "flash_attention" in loaded.attention.implementation:
+        check_flash_attention(find_base_model(model), loaded.attention.implementation, precision)
+    if _needs_isolation(config, layout):
+        check_isolation(model, layout, precision)
+    checkpointing = resolve_gradient_checkpointing(model, config, precision)
+    if checkpointing.enabled:
+        enable_gradient_checkpointing(
+            model,
+            use_reentrant=config.model.use_reentrant_gc,
+            every=config.model.checkpoint_every,
+            kept="products" if config.model.gradient_checkpointing == "selective" else "nothing",
+        )
+    notes.append(f"gradient checkpointing {'on' if checkpointing.enabled else 'off'}: {checkpointing.reason}")
+    return replace(
+        loaded,
+        gradient_checkpointing=checkpointing.enabled,
+        memory=checkpointing.memory,
+        notes=tuple(notes),
+    )
+
+
+def _stretch_positions(config: RunConfig, model_config: PreTrainedConfig, found: AdaptedLocation) -> list[str]:
+    restored = restore_rope_scaling(model_config, found.adapters)
+    if restored is not None:
+        return [restored]
+    if config.model.rope_scaling is None:
+        return []
+    return [apply_rope_scaling(model_config, config.model.rope_scaling, config.data.cutoff_len)]
 
 
 def _note_quantization(base: PreTrainedModel, quantization: Quantization | None, is_trainable: bool) -> list[str]:

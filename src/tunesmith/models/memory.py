@@ -12,7 +12,10 @@ from tunesmith.models.lean.mlp import LeanGatedMlp
 # Bytes of optimiser state per trained weight; the default is that of Adam: two fp32 moments.
 _OPTIMIZER_BYTES: Mapping[str, float] = {
     "sgd": 0.0,
+    "lomo": 0.0,
     "adafactor": 0.1,
+    "adalomo": 0.1,
+    "came": 4.2,
     "adagrad": 4.0,
     "rmsprop": 4.0,
     "lion_32bit": 4.0,

@@ -1,16 +1,19 @@
 """Number types of a run: what frozen weights, trained weights and the computation use."""
 
+import re
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from tunesmith.config import RunConfig
 from tunesmith.errors import ModelError
 
 _CPU_INFO = Path("/proc/cpuinfo")
+_NORM = re.compile(r"norm|^ln_")
 _NATIVE_BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})  # the last one on ARM
 
 
@@ -89,6 +92,17 @@ def resolve_inference_dtype(infer_dtype: str, stored: torch.dtype | None, device
     if stored in {torch.float16, torch.bfloat16} and device.type != "cpu":
         return torch.float16
     return torch.float32
+
+
+def upcast_norms(model: nn.Module) -> int:
+    """Bring the frozen weights of norms to float32, in place; return how many there were in another type."""
+    num_changed = 0
+    for name, parameter in model.named_parameters():
+        is_norm = parameter.dim() == 1 and any(_NORM.search(part) for part in name.split("."))
+        if is_norm and parameter.is_floating_point() and parameter.dtype != torch.float32:
+            parameter.data = parameter.data.float()
+            num_changed += 1
+    return num_changed
 
 
 def find_native_bf16(device: torch.device | str) -> str | None:

@@ -1,12 +1,15 @@
 """The settings of a run as `transformers.Seq2SeqTrainingArguments`."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import torch
 from transformers import Seq2SeqTrainingArguments
 
 from tunesmith.config import RunConfig
+from tunesmith.config.lean_optimizers import LeanOptimizerSettings
+from tunesmith.config.optimizers import OURS_ALONE
 from tunesmith.runtime.ranks import Ranks
 
 PASSED_ON: Mapping[str, tuple[str, ...]] = {
@@ -71,6 +74,8 @@ USED_ELSEWHERE: Mapping[str, Mapping[str, str]] = {
         "bf16": "models.precision decides",
         "fp16": "models.precision decides",
         "pure_bf16": "models.precision decides",
+        "fp8": "models.load",
+        "fp8_backend": "models.load",
         "neftune_noise_alpha": "training.embedding_noise",
         "overwrite_output_dir": "a configuration rule",
         "save_total_limit": "training.checkpoints",
@@ -84,6 +89,7 @@ USED_ELSEWHERE: Mapping[str, Mapping[str, str]] = {
         "callbacks": "training.assembly",
         "sample_steps": "training.callbacks.samples",
         "sample_prompts": "training.callbacks.samples",
+        **{field.name: "training.optimizers" for field in fields(LeanOptimizerSettings)},
     },
     "loading": {
         "dataloader_num_workers": "training.io.settings",
@@ -132,6 +138,8 @@ def build_training_arguments(config: RunConfig, autocast_dtype: torch.dtype | No
         name: getattr(getattr(config, group), name) for group, names in PASSED_ON.items() for name in names
     }
     training = config.training
+    if training.optim in OURS_ALONE:  # transformers refuses a name that it does not know
+        options["optim"] = "adamw_torch"
     if ranks.world_size > 1:  # accelerate takes a named backend as proof of several processes
         options["ddp_backend"] = config.distributed.ddp_backend
     if training.warmup_ratio:  # 0 is no share, and must not overrule warmup_steps

@@ -24,6 +24,7 @@ from tunesmith.data.records import Message
 from tunesmith.evaluation.predictions import predict, split_last_answer
 from tunesmith.inference.local import LocalGenerator
 from tunesmith.models import LoadedModel
+from tunesmith.models.quantization.qat import CompressionScheme
 from tunesmith.objectives import Objective
 from tunesmith.runtime.optional import require
 from tunesmith.runtime.ranks import Ranks
@@ -32,6 +33,7 @@ from tunesmith.training.callbacks.guards import NumberGuard
 from tunesmith.training.callbacks.interruption import Interruption
 from tunesmith.training.callbacks.last_line import LastLine
 from tunesmith.training.callbacks.ranks import MoveRanks
+from tunesmith.training.callbacks.rounding import StartRounding
 from tunesmith.training.callbacks.samples import SamplePrinter, SamplePrompt
 from tunesmith.training.callbacks.schedule import FollowSchedule
 from tunesmith.training.checkpoints import RowOrder
@@ -118,6 +120,10 @@ def assemble_trainer(parts: RunParts, point: ResumePoint | None) -> AssembledTra
             sampler=sampler,
             stream=parts.data.stream,
             save_total_limit=parts.config.training.save_total_limit,
+            optimization=parts.config.training,
+            trained_for=CompressionScheme.of(parts.config.quantization),
+            offloads_activations=parts.config.model.activation_offload,
+            changes_positions=parts.loaded.changes_positions,
             lora_plus=_lora_plus(parts.config),
             neftune_noise_alpha=parts.config.training.neftune_noise_alpha,
             reports_accuracy=parts.config.training.compute_accuracy,
@@ -235,6 +241,9 @@ def _callbacks(
     ]
     if isinstance(parts.loaded.model, PeftModel) and parts.config.adapter.finetuning_type == "adalora":
         callbacks.append(MoveRanks(parts.loaded.model))
+    scheme = CompressionScheme.of(parts.config.quantization)
+    if scheme is not None:
+        callbacks.append(StartRounding(parts.loaded.model, scheme, parts.config.quantization.qat_start_step))
     if training.early_stopping_steps is not None:
         callbacks.append(EarlyStoppingCallback(training.early_stopping_steps))
     if training.sample_steps is not None:

@@ -5,6 +5,7 @@ processes, so that 8x1, 2x4 and 1x8, one process and two, give the same gradient
 checkpoints are written beside and renamed. A contract test compares what is overridden with the installed Trainer.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -18,9 +19,11 @@ from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import EvalLoopOutput
 
+from tunesmith.config.training import TrainingConfig
 from tunesmith.errors import CheckpointError
 from tunesmith.evaluation.perplexity import measure_loss
 from tunesmith.models.heads import find_base_model
+from tunesmith.models.offloading import ActivationOffload
 from tunesmith.objectives.base import Objective
 from tunesmith.runtime.files import atomic_files, explain_failed_writes, write_json_atomic
 from tunesmith.runtime.ranks import Ranks
@@ -38,7 +41,8 @@ from tunesmith.training.io.fed_trainer import FedTrainer
 from tunesmith.training.model_folder import save_model
 from tunesmith.training.monitoring.account import describe_times
 from tunesmith.training.monitoring.meter import RunMeter
-from tunesmith.training.optimizers import build_parameter_groups, keep_embeddings_exact
+from tunesmith.training.optimizers import build_optimizer
+from tunesmith.training.optimizers.blockwise import shorten_sparse
 from tunesmith.training.resume import RUN_STATE, ResumePoint, load_run_state
 from tunesmith.training.trainer_plan import TrainerPlan
 
@@ -72,6 +76,7 @@ class ObjectiveTrainer(FedTrainer):
         if plan.neftune_noise_alpha is not None:
             embeddings = find_base_model(self.model).get_input_embeddings()
             self._noise = EmbeddingNoise(embeddings, plan.neftune_noise_alpha)
+        self._offload = ActivationOffload(self.model.parameters()) if plan.offloads_activations else None
         self._watch_time()
         self._open_stream()
         # Both write to the terminal on their own; monitoring/ does it here.
@@ -111,7 +116,8 @@ class ObjectiveTrainer(FedTrainer):
     ) -> Any:
         """Return the part of this micro-batch in the mean loss of its optimiser step."""
         noise = nullcontext() if self._noise is None or not model.training else self._noise.on(inputs)
-        with self.accelerator.autocast(), noise:
+        offload = nullcontext() if self._offload is None or not model.training else self._offload
+        with self.accelerator.autocast(), noise, offload:
             result = self.objective.compute(model, inputs)
         mean = result.total / (result.items.clamp(min=1) if num_items_in_batch is None else num_items_in_batch)
         if model.training:
@@ -124,13 +130,22 @@ class ObjectiveTrainer(FedTrainer):
 
     def _clip_grad_norm(self, model: nn.Module) -> Any:
         """Clip the gradients of what the optimizer trains, without a search through all modules for them."""
+        if self._has_sparse_gradients:
+            return shorten_sparse(self.model.parameters(), self.args.max_grad_norm)
         trained = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         return self.accelerator.clip_grad_norm_(trained, self.args.max_grad_norm)
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
         """Keep the gradient norm for the guard, which Trainer does not hand to callbacks."""
+        if grad_norm is None and self._has_sparse_gradients:
+            grad_norm = shorten_sparse(self.model.parameters(), math.inf)
         self.step_record.gradient_norm = super()._get_grad_norm(model, grad_norm=grad_norm)
         return self.step_record.gradient_norm
+
+    @property
+    def _has_sparse_gradients(self) -> bool:
+        settings = self.plan.optimization
+        return settings is not None and settings.use_badam and settings.badam_mode == "ratio"
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
         """Estimate the operations of a micro-batch: 6 per parameter and token.
@@ -145,16 +160,13 @@ class ObjectiveTrainer(FedTrainer):
         """Make the optimizer that the settings name, over our parameter groups."""
         if self.optimizer is None:
             trained = self.model if model is None else model
-            kind, options = self.get_optimizer_cls_and_kwargs(self.args, trained)
-            groups = build_parameter_groups(
-                trained.named_parameters(),
-                learning_rate=self.args.learning_rate,
-                weight_decay=self.args.weight_decay,
-                lora_plus=self.plan.lora_plus,
+            self.optimizer = build_optimizer(
+                trained,
+                self.plan.optimization
+                or TrainingConfig(learning_rate=self.args.learning_rate, weight_decay=self.args.weight_decay),
+                lambda: self.get_optimizer_cls_and_kwargs(self.args, trained),
+                self.plan.lora_plus,
             )
-            self.optimizer = kind(groups, **options)
-            if "bitsandbytes" in kind.__module__ and options.get("optim_bits") == 8:
-                keep_embeddings_exact(trained)
         return self.optimizer
 
     # -- evaluation --------------------------------------------------------------------------------------------------
@@ -299,4 +311,12 @@ class ObjectiveTrainer(FedTrainer):
         self._show_final_weights()
         folder = output_dir or self.args.output_dir
         with explain_failed_writes(folder, CheckpointError, _MAKE_ROOM), atomic_files(folder) as beside:
-            save_model(self.accelerator.unwrap_model(self.model), beside, self.processing_class, state_dict)
+            model = self.accelerator.unwrap_model(self.model)
+            save_model(
+                model,
+                beside,
+                self.processing_class,
+                state_dict,
+                trained_for=self.plan.trained_for,
+                changes_positions=self.plan.changes_positions,
+            )

@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tunesmith.config.training import TrainingConfig
 from tunesmith.data.loading.samplers import EpochSampler
 from tunesmith.data.streaming.source import StreamSource
+from tunesmith.models.quantization.qat import CompressionScheme
 from tunesmith.training.checkpoints import RowOrder
 from tunesmith.training.io.settings import LoaderPolicy
 from tunesmith.training.optimizers import LoraPlusRates
@@ -34,6 +36,18 @@ class TrainerPlan:
 
     save_total_limit: int | None = None
     """Checkpoints kept; not given to transformers, whose rotation removes other runs' checkpoints too."""
+
+    optimization: TrainingConfig | None = None
+    """What the optimizer is made from; `None` for the rate and the decay of `TrainingArguments` alone."""
+
+    trained_for: CompressionScheme | None = None
+    """How the weights will be compressed after the training; saved beside them."""
+
+    offloads_activations: bool = False
+    """Whether activations wait for the backward pass in the memory of the host."""
+
+    changes_positions: bool = False
+    """Whether the base model has other rotary positions than it is stored with, which an adapter has to remember."""
 
     lora_plus: LoraPlusRates | None = None
     neftune_noise_alpha: float | None = None

@@ -97,3 +97,14 @@ def test_fp16_on_a_processor_is_refused(run_config):
 def test_type_of_a_model_that_is_only_run(processor, flags, setting, stored, expected):
     processor(flags)
     assert resolve_inference_dtype(setting, stored, "cpu") == expected
+
+
+def test_norms_are_brought_to_float32_and_nothing_else():
+    from tests.tiny.models import tiny_model
+    from tunesmith.models.precision import upcast_norms
+
+    model = tiny_model("qwen3").bfloat16()
+    assert upcast_norms(model) == 9  # two in each layer, two of queries and keys, one at the end
+    kinds = {name: value.dtype for name, value in model.named_parameters()}
+    assert all((dtype == torch.float32) == ("norm" in name) for name, dtype in kinds.items())
+    assert upcast_norms(model) == 0

@@ -47,6 +47,8 @@ def run(arguments: Sequence[str]) -> int:
     if report.merge_difference is not None:
         output.show_text(f"Merged, and equal to the model with adapters (difference {report.merge_difference:.1e}).")
     output.show_text(f"Reloaded, and equal to the model in memory (difference {report.reload_difference:.1e}).")
+    if report.compressed is not None:
+        output.show_text(f"Compressed to {report.compressed}, and loaded again with the same logits.")
     if report.is_reward:
         output.show_text(
             "It is a reward model: AutoModelForSequenceClassification loads it, `tunesmith score` runs it."

@@ -3,6 +3,7 @@
 from tunesmith.config.rules import (  # noqa: F401 - they register rules
     data,
     files,
+    lean_optimizers,
     machine,
     mixing,
     optimizers,

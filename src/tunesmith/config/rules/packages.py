@@ -46,10 +46,21 @@ _OPTIMIZERS = {
     "schedule_free_adamw": "schedulefree",
     "schedule_free_sgd": "schedulefree",
     "stable_adamw": "optimi",
+    "lomo": "lomo_optim",
+    "adalomo": "lomo_optim",
+    "came": "came_pytorch",
 }
 """Module that an optimizer beyond PyTorch's own needs."""
 
-_PIP_NAMES = {"optimi": "torch-optimi", "azureml": "azureml-mlflow", "comet_ml": "comet-ml"}
+_SPECIAL_OPTIMIZERS = {
+    "use_galore": "galore_torch",
+    "use_apollo": "apollo_torch",
+    "use_badam": "badam",
+    "use_adam_mini": "adam_mini",
+}
+"""Module that an optimizer with a switch of its own needs; Muon is PyTorch's."""
+
+_PIP_NAMES = {"lomo_optim": "lomo-optim", "optimi": "torch-optimi", "azureml": "azureml-mlflow", "comet_ml": "comet-ml"}
 
 
 @rule("train")
@@ -59,6 +70,13 @@ def asked_for_packages_are_installed(question: Question) -> Iterator[Finding]:
     wanted: list[tuple[str, str]] = [("report_to", _TRACKERS[name]) for name in training.report_to if name in _TRACKERS]
     if training.optim in _OPTIMIZERS:
         wanted.append(("optim", _OPTIMIZERS[training.optim]))
+    wanted += [(key, module) for key, module in _SPECIAL_OPTIMIZERS.items() if question.config.value(key)]
+    if training.fp8:
+        wanted.append(("fp8", "torchao"))
+    if model.enable_liger_kernel:
+        wanted.append(("enable_liger_kernel", "liger_kernel"))
+    if question.config.quantization.qat is not None:
+        wanted.append(("qat", "torchao"))
     if training.plot_loss:
         wanted.append(("plot_loss", "matplotlib"))
     if training.predict_with_generate:

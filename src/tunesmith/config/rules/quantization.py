@@ -10,7 +10,7 @@ from tunesmith.config.rules.registry import Finding, Question, rule
 def compressed_weights_are_not_trained(question: Question) -> Iterator[Finding]:
     """Steps are far smaller than the distance between two compressed values, so only an adapter can learn."""
     bits = question.config.quantization.quantization_bit
-    if bits is not None and question.config.adapter.finetuning_type != "lora":
+    if bits is not None and question.config.adapter.finetuning_type in ("full", "freeze"):
         yield Finding(
             ("quantization_bit", "finetuning_type"),
             f"`quantization_bit: {bits}` cannot be combined with {question.cite('finetuning_type')}: quantised weights "
@@ -66,3 +66,60 @@ def scratch_is_not_compressed(question: Question) -> Iterator[Finding]:
             ("train_from_scratch", "quantization_bit"),
             "`train_from_scratch: true` trains every weight, and quantised ones cannot be trained; keep one of them.",
         )
+
+
+@rule()
+def qat_learns_the_weights_it_rounds(question: Question) -> Iterator[Finding]:
+    """Rounding for later is learnt by weights that are kept exactly."""
+    quantization, adapter = question.config.quantization, question.config.adapter
+    if quantization.qat is None:
+        return
+    if quantization.quantization_bit is not None:
+        yield Finding(
+            ("qat", "quantization_bit"),
+            f"{question.cite('qat')} rounds exact weights while they are trained, and "
+            f"{question.cite('quantization_bit')} has none; keep one of them.",
+        )
+    if adapter.finetuning_type not in ("full", "lora"):
+        yield Finding(
+            ("qat", "finetuning_type"),
+            f"{question.cite('qat')} works with `finetuning_type: full` and `lora`, not with "
+            f"{question.cite('finetuning_type')}.",
+        )
+    if adapter.use_dora:
+        yield Finding(
+            ("qat", "use_dora"),
+            f"{question.cite('qat')} rounds the base weights, whose exact lengths `use_dora: true` divides by; "
+            "keep one of them.",
+        )
+
+
+@rule()
+def qat_details_need_qat(question: Question) -> Iterator[Finding]:
+    """Details of rounding mean nothing without it, and integers of 8 bits have one scale per row."""
+    quantization = question.config.quantization
+    for key in ("qat_start_step", "qat_group_size"):
+        if not question.is_set(key):
+            continue
+        if quantization.qat is None:
+            yield Finding((key,), f"{question.cite(key)} has no effect without `qat`; set it too.")
+        elif key == "qat_group_size" and quantization.qat == "int8-weight":
+            yield Finding((key, "qat"), f"{question.cite(key)} has no effect with `qat: int8-weight`; remove it.")
+
+
+@rule()
+def float8_products_train_weights(question: Question) -> Iterator[Finding]:
+    """Adapters are too thin for 8-bit products, and other roundings have products of their own."""
+    training, adapter = question.config.training, question.config.adapter
+    if not training.fp8:
+        return
+    if adapter.finetuning_type != "full":
+        yield Finding(
+            ("fp8", "finetuning_type"),
+            f"`fp8: true` computes the products of whole weights, and {question.cite('finetuning_type')} trains "
+            "others; set `finetuning_type: full`, or `quantization_bit` to save memory beside an adapter.",
+        )
+    if question.config.quantization.qat is not None:
+        yield Finding(("fp8", "qat"), f"`fp8: true` and {question.cite('qat')} round differently; keep one of them.")
+    if training.fp16:
+        yield Finding(("fp8", "fp16"), "`fp8: true` is mixed with bfloat16; remove `fp16: true`.")

@@ -333,6 +333,17 @@ def scratch_needs_full_tuning(question: Question) -> Iterator[Finding]:
 
 
 @rule()
+def norms_are_in_half_precision(question: Question) -> Iterator[Finding]:
+    """Without mixed precision nothing brings what exact norms give back to the type of the layers."""
+    if question.config.model.upcast_layernorm and question.config.training.pure_bf16:
+        yield Finding(
+            ("upcast_layernorm", "pure_bf16"),
+            "`upcast_layernorm: true` contradicts `pure_bf16: true`, which computes everything in bfloat16; keep one "
+            "of them, or set `bf16: true` instead.",
+        )
+
+
+@rule()
 def checkpointing_is_said_once(question: Question) -> Iterator[Finding]:
     """The two switches for gradient checkpointing must not disagree."""
     model = question.config.model
@@ -341,7 +352,19 @@ def checkpointing_is_said_once(question: Question) -> Iterator[Finding]:
             ("disable_gradient_checkpointing", "gradient_checkpointing"),
             "`disable_gradient_checkpointing: true` contradicts `gradient_checkpointing: true`; keep one of them.",
         )
+    if model.gradient_checkpointing == "selective" and model.use_reentrant_gc:
+        yield Finding(
+            ("gradient_checkpointing", "use_reentrant_gc"),
+            "`gradient_checkpointing: selective` exists in PyTorch's newer implementation alone; remove "
+            "`use_reentrant_gc`.",
+        )
     off = model.disable_gradient_checkpointing or model.gradient_checkpointing is False
+    if model.checkpoint_every > 1 and off:
+        yield Finding(
+            ("checkpoint_every",),
+            f"{question.cite('checkpoint_every')} has no effect while gradient checkpointing is off; remove one of "
+            "the two.",
+        )
     if model.use_reentrant_gc and off:
         yield Finding(
             ("use_reentrant_gc",),

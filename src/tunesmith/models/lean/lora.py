@@ -53,7 +53,8 @@ def find_factors(layer: PeftLoraLinear, x: Tensor) -> LoraFactors | None:
         return None
     if layer.training and not isinstance(layer.lora_dropout[name], nn.Identity):
         return None
-    if type(base.weight) is not nn.Parameter:  # torchao's compressed weights have few operations
+    # Torchao's layers round their weights on the way, and its compressed weights have few operations.
+    if type(base) is not nn.Linear or type(base.weight) is not nn.Parameter:
         return None
     down, up = layer.lora_A[name].weight, layer.lora_B[name].weight
     has_one_type = x.dtype == base.weight.dtype == down.dtype == up.dtype

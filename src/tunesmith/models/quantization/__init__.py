@@ -5,6 +5,8 @@ asked.py          the settings as options of the libraries that compress
 stored.py         what each kind of compressed checkpoint can do
 hqq.py            the one method that compresses after loading
 exact_base.py     which 16-bit model a compressed one was made from
+qat.py            layers that round their weights while they are trained
+fp8.py            products in 8-bit floats while training
 dequantize.py     exact weights again, checked by their logits
 """
 

@@ -12,14 +12,12 @@ from tunesmith.config.quantization import QuantizationConfig
 from tunesmith.errors import ModelError
 from tunesmith.models.adapters.modules import list_linears
 from tunesmith.models.patches.unpacked_weights import keep_weights_unpacked
+from tunesmith.models.quantization.fp8 import FLOAT8_CAPABILITY
 from tunesmith.models.quantization.hqq import compress_linears
 from tunesmith.runtime.optional import require
 
 _GROUP_SIZE = 32
 """Weights that share a scale in torchao's 4 bits; small, as the widths of small models divide by little else."""
-
-_FLOAT8_CAPABILITY = (8, 9)
-"""Compute capability from which NVIDIA GPUs have 8-bit floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +85,7 @@ def _torchao(
 ) -> Compression:
     torchao = require("torchao.quantization", "torchao", "keep weights in torchao's formats")
     if config.quantization_type == "fp8":
-        if device.type == "cuda" and torch.cuda.get_device_capability(device) < _FLOAT8_CAPABILITY:
+        if device.type == "cuda" and torch.cuda.get_device_capability(device) < FLOAT8_CAPABILITY:
             found = ".".join(map(str, torch.cuda.get_device_capability(device)))
             raise ModelError(
                 f"quantization_type: fp8 needs a GPU of compute capability 8.9 or newer, and this one has {found}. "

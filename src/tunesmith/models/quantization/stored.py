@@ -96,7 +96,7 @@ def check_trainable(stored: StoredWeights, finetuning_type: str) -> None:
     Raises:
         ModelError: They stay compressed, and something else than an adapter would be trained.
     """
-    if stored.kind.reading == "compressed" and finetuning_type != "lora":
+    if stored.kind.reading == "compressed" and finetuning_type in ("full", "freeze"):
         raise ModelError(
             f"finetuning_type: {finetuning_type} would train weights that are stored as {stored.title}, whose values "
             "are too far apart for a step of training. Set finetuning_type: lora, or name the 16-bit model."

@@ -214,7 +214,9 @@ class FedTrainer(Trainer):
         account.enter("forward")
         loss: Tensor = self.compute_loss(model, prepared, num_items_in_batch=num_items_in_batch)
         account.enter("backward")
-        self.accelerator.backward(loss)
+        # LOMO's optimizers update parameters in here, and have to know the learning rate of the step.
+        rate = {"learning_rate": self._get_learning_rate()} if self.accelerator.has_lomo_optimizer else {}
+        self.accelerator.backward(loss, **rate)
         account.enter("optimizer")
         return loss.detach()
 

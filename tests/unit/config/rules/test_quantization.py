@@ -65,3 +65,45 @@ def test_random_weights_are_not_compressed(problems):
 )
 def test_what_fits_together_is_taken(problems, changes):
     assert problems(**changes) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"fp8": True}, "`fp8: true` needs a GPU"),
+        ({"fp8": True}, "`fp8: true` computes the products of whole weights"),
+        ({"fp8": True, "qat": "int4-weight"}, "`fp8: true` and `qat: int4-weight` round differently"),
+        ({"fp8": True, "fp16": True}, "`fp8: true` is mixed with bfloat16; remove `fp16: true`"),
+        ({"qat": "int4-weight", "quantization_bit": 4}, "rounds exact weights while they are trained"),
+        (
+            {"qat": "int4-weight", "finetuning_type": "freeze"},
+            "works with `finetuning_type: full` and `lora`",
+        ),
+        ({"qat": "int4-weight", "use_dora": True}, "whose exact lengths `use_dora: true` divides by"),
+        ({"qat_start_step": 5}, "`qat_start_step: 5` has no effect without `qat`"),
+        ({"qat": "int8-weight", "qat_group_size": 64}, "has no effect with `qat: int8-weight`"),
+        ({"upcast_layernorm": True, "pure_bf16": True}, "`upcast_layernorm: true` contradicts `pure_bf16: true`"),
+        ({"checkpoint_every": 2, "gradient_checkpointing": False}, "has no effect while gradient checkpointing is off"),
+        ({"gradient_checkpointing": "selective", "use_reentrant_gc": True}, "newer implementation alone"),
+        ({"activation_offload": True}, "`activation_offload: true` needs a GPU"),
+        ({"enable_liger_kernel": True}, "`enable_liger_kernel: true` needs a GPU"),
+        ({"shift_attn": True}, "which transformers has had no place for since 4.48"),
+    ],
+)
+def test_lean_training_refuses_what_cannot_be(problems, changes, words):
+    found = problems(**changes)
+    assert any(words in text for text in found), found
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"qat": "int4-weight", "qat_start_step": 10, "qat_group_size": 64},
+        {"gradient_checkpointing": "selective"},
+        {"gradient_checkpointing": True, "checkpoint_every": 2},
+        {"upcast_layernorm": True, "bf16": True},
+        {"shift_attn": False},
+    ],
+)
+def test_lean_training_takes_what_fits(problems, changes):
+    assert problems(**changes) == []

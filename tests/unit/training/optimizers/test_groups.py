@@ -1,12 +1,14 @@
 import sys
 from types import SimpleNamespace
 
+import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from torch import nn
 
 from tests.tiny.models import tiny_model
 from tests.tiny.training import tiny_trainer, uneven_rows
+from tunesmith.errors import ModelError
 from tunesmith.training.optimizers import LoraPlusRates, build_parameter_groups
 
 
@@ -106,3 +108,30 @@ def test_embeddings_keep_exact_states_in_8_bit_optimizers(tmp_path, monkeypatch)
         trainer.create_optimizer()
         assert len(manager.overrides) == expected
     assert manager.overrides == [(trainer.model.get_input_embeddings(), "weight", {"optim_bits": 32})]
+
+
+def test_patterns_give_parameters_rates_of_their_own():
+    model = get_peft_model(tiny_model("llama", tied=False), LoraConfig(r=2, target_modules=["q_proj"]))
+    model.requires_grad_(True)
+    groups = build_parameter_groups(
+        model.named_parameters(),
+        learning_rate=0.1,
+        weight_decay=0.0,
+        lora_plus=LoraPlusRates(4.0, 1e-6),
+        rates={"adapters": 0.3, "embeddings": 0.01, r"layers\.1\.mlp": 0.02},
+        head=model.get_base_model().get_output_embeddings(),
+    )
+    rates = {id(value): group["lr"] for group in groups for value in group["params"]}
+    found = {name: rates[id(value)] for name, value in model.named_parameters()}
+    prefix = "base_model.model."
+    assert found[f"{prefix}model.layers.0.self_attn.q_proj.lora_B.default.weight"] == 0.3  # before LoRA+
+    assert found[f"{prefix}model.embed_tokens.weight"] == found[f"{prefix}lm_head.weight"] == 0.01
+    assert found[f"{prefix}model.layers.1.mlp.up_proj.weight"] == 0.02
+    assert found[f"{prefix}model.layers.0.mlp.up_proj.weight"] == 0.1
+
+
+def test_a_pattern_that_is_nowhere_is_refused():
+    with pytest.raises(ModelError, match="learning_rate_groups: 'vision_tower' is found in no name"):
+        build_parameter_groups(
+            tiny_model("llama").named_parameters(), learning_rate=0.1, weight_decay=0.0, rates={"vision_tower": 1e-5}
+        )

@@ -1,0 +1,79 @@
+"""An exported model with its weights compressed, as quantisation-aware training prepared them."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, PreTrainedModel, TorchAoConfig
+
+from tunesmith.config import RunConfig
+from tunesmith.errors import ConfigError, ModelError
+from tunesmith.models.quantization.qat import CompressionScheme
+
+_TOLERANCE = 1e-3
+"""Largest difference of logits between the compressed model in memory and reloaded, as a share of the largest."""
+
+
+def resolve_scheme(config: RunConfig, folders: tuple[str, ...]) -> CompressionScheme | None:
+    """Return the scheme that an export compresses with, `None` where none is asked for.
+
+    Args:
+        config: Of the export.
+        folders: Of the adapters and the model, what was trained last first.
+
+    Raises:
+        ConfigError: Compression is asked for, and neither the settings nor the folders name a scheme.
+    """
+    if not config.export.quantize:
+        return None
+    if config.objective.stage == "rm":
+        raise ConfigError("quantize: true compresses language models, and this is a reward model. Remove quantize.")
+    found = CompressionScheme.of(config.quantization)
+    for folder in folders:
+        found = found or CompressionScheme.read(folder)
+    if found is None:
+        raise ConfigError(
+            "quantize: true needs a scheme, and the model was not trained for one. Set qat, for example "
+            "qat: int4-weight; weights that were not trained for it lose more."
+        )
+    return found
+
+
+def compress_folder(folder: Path, scheme: CompressionScheme, probe: Tensor, *, trust_remote_code: bool = False) -> None:
+    """Replace the weights in an exported folder by compressed ones, and check that they load again.
+
+    Args:
+        folder: A whole model with exact weights.
+        scheme: How it was trained to be compressed.
+        probe: Token ids to compare by. Shape [1, tokens].
+        trust_remote_code: Whether the model's own code may run.
+
+    Raises:
+        ModelError: The compressed model gives other logits after loading.
+    """
+    options = {"dtype": "auto", "trust_remote_code": trust_remote_code, "device_map": {"": "cpu"}}
+    settings = TorchAoConfig(scheme.build(), modules_to_not_convert=["lm_head"])
+    model = AutoModelForCausalLM.from_pretrained(folder, quantization_config=settings, **options)
+    expected = _logits(model, probe)
+    with tempfile.TemporaryDirectory(dir=folder) as beside:
+        model.save_pretrained(beside)
+        del model
+        for exact in folder.glob("*.safetensors*"):
+            exact.unlink()
+        for file in Path(beside).iterdir():
+            shutil.move(file, folder / file.name)
+    reloaded = AutoModelForCausalLM.from_pretrained(folder, **options)
+    difference = float((_logits(reloaded, probe) - expected).abs().max() / expected.abs().max().clamp_min(1e-6))
+    if not difference <= _TOLERANCE:
+        raise ModelError(
+            f"quantize: the compressed model gives other logits after loading (by {difference:.2g} of their range), so "
+            "it was removed. Update torchao and transformers, or export without quantize."
+        )
+
+
+def _logits(model: PreTrainedModel, probe: Tensor) -> Tensor:
+    with torch.inference_mode():
+        logits: Tensor = model.eval()(input_ids=probe, use_cache=False).logits[0]
+    return logits.float()

@@ -1,0 +1,96 @@
+"""Fused kernels of other packages: put into a model, and proved to compute the same."""
+
+import logging
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from tunesmith.errors import ModelError
+from tunesmith.models.heads import evaluation_mode
+from tunesmith.models.precision import Precision
+from tunesmith.runtime.optional import require
+
+logger = logging.getLogger(__name__)
+
+_PROBE_TOKENS = 33
+_TOLERANCE = 5e-2
+"""Largest difference of logits, as a share of the largest: fused kernels in half precision round elsewhere."""
+
+
+def use_liger_kernels(model: PreTrainedModel, precision: Precision) -> str:
+    """Replace norms, rotary positions and gated layers of a model by liger's kernels, in place.
+
+    Args:
+        model: Without adapters, on its device.
+        precision: Of the run.
+
+    Returns:
+        What was done, for the plan.
+
+    Raises:
+        ModelError: The package does not know the family, or the model computes something else with the kernels.
+        MissingDependencyError: The package is absent.
+    """
+    liger: Any = require("liger_kernel.transformers.monkey_patch", "liger", "use fused kernels")
+    family = model.config.get_text_config().model_type
+    if family not in liger.MODEL_TYPE_TO_APPLY_LIGER_FN:
+        raise ModelError(
+            f"enable_liger_kernel: liger-kernel has no kernels for {family}. Remove enable_liger_kernel, or update the "
+            "package."
+        )
+    expected = _probe_logits(model, precision)
+    # Our own loss makes logits only where a label is, which saves more than a fused cross-entropy of all positions.
+    liger._apply_liger_kernel_to_instance(model=model, fused_linear_cross_entropy=False, cross_entropy=False)
+    check_same_logits(_probe_logits(model, precision), expected, "enable_liger_kernel: true", "enable_liger_kernel")
+    return f"liger kernels for {family}, checked against the model without them"
+
+
+def check_flash_attention(model: PreTrainedModel, implementation: str, precision: Precision) -> None:
+    """Prove that flash attention gives the logits of PyTorch's own attention.
+
+    Args:
+        model: Loaded with flash attention, on its device.
+        implementation: Its name in transformers.
+        precision: Of the run.
+
+    Raises:
+        ModelError: It does not.
+    """
+    found = _probe_logits(model, precision)
+    model.set_attn_implementation("sdpa")
+    try:
+        expected = _probe_logits(model, precision)
+    finally:
+        model.set_attn_implementation(implementation)
+    check_same_logits(found, expected, f"flash attention ({implementation})", "flash_attn")
+
+
+def check_same_logits(found: Tensor, expected: Tensor, what: str, setting: str) -> None:
+    """Compare logits with and without something that must not change them.
+
+    Args:
+        found: With it. Shape [tokens, vocabulary].
+        expected: Without it. Same shape.
+        what: Name of it, for the message.
+        setting: What to remove if they differ.
+
+    Raises:
+        ModelError: They differ by more than rounding explains.
+    """
+    difference = float((found - expected).abs().max() / expected.abs().max().clamp_min(1e-6))
+    if not difference <= _TOLERANCE:
+        raise ModelError(
+            f"{setting}: {what} changes the model's logits by {difference:.2g} of their range, and rounding explains "
+            f"{_TOLERANCE:g} at most. Remove {setting}, or update the package and this machine's driver."
+        )
+    logger.debug("%s: logits differ by %.1e", what, difference)
+
+
+def _probe_logits(model: PreTrainedModel, precision: Precision) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, model.config.get_text_config().vocab_size, (1, _PROBE_TOKENS), generator=generator)
+    with evaluation_mode(model), torch.inference_mode(), precision.autocast(model.device):
+        logits: Tensor = model(input_ids=ids.to(model.device), use_cache=False).logits[0]
+    return logits.float().cpu()
