@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
 from tunesmith.config import RunConfig
+from tunesmith.config.lean_optimizers import SPECIAL_OPTIMIZERS
 from tunesmith.errors import ModelError
 from tunesmith.models.adapters.modules import find_layers
 from tunesmith.models.heads import find_base_model
@@ -68,7 +69,7 @@ def resolve_gradient_checkpointing(model: nn.Module, config: RunConfig, precisio
             model,
             tokens=tokens,
             compute_dtype=precision.compute_dtype,
-            optimizer=config.training.optim,
+            optimizer=next((key for key in SPECIAL_OPTIMIZERS if config.value(key)), config.training.optim),
             gradient_checkpointing=enabled,
         )
 

@@ -23,6 +23,11 @@ _OPTIMIZER_BYTES: Mapping[str, float] = {
     "adamw_torch_4bit": 1.2,
     "ademamix": 12.0,
     "paged_ademamix_32bit": 12.0,
+    "use_galore": 1.0,
+    "use_apollo": 0.5,
+    "use_badam": 1.0,
+    "use_adam_mini": 4.1,
+    "use_muon": 4.5,
 }
 _EIGHT_BIT_OPTIMIZER_BYTES = 2.2
 _ADAM_BYTES = 8.0
