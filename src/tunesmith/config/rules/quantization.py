@@ -86,6 +86,12 @@ def qat_learns_the_weights_it_rounds(question: Question) -> Iterator[Finding]:
             f"{question.cite('qat')} works with `finetuning_type: full` and `lora`, not with "
             f"{question.cite('finetuning_type')}.",
         )
+    if adapter.lora_dropout:
+        yield Finding(
+            ("qat", "lora_dropout"),
+            f"{question.cite('qat')} rounds the sum of a weight and its adapter, so the adapter has no inputs of "
+            "its own to drop; remove `lora_dropout`.",
+        )
     if adapter.use_dora:
         yield Finding(
             ("qat", "use_dora"),

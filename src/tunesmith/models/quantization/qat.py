@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from torch import nn
+from peft.tuners.lora.layer import Linear as PeftLoraLinear
+from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from tunesmith.config.quantization import QatScheme, QuantizationConfig
 from tunesmith.errors import ModelError
@@ -62,8 +64,8 @@ class CompressionScheme:
 def start_rounding(model: nn.Module, scheme: CompressionScheme) -> int:
     """Have the linear layers of a model round their weights from now on; return how many do. Changed in place.
 
-    The weights stay the same tensors, so that an optimizer goes on with them. Layers of adapters and the output head
-    compute as before.
+    The weights stay the same tensors, so that an optimizer goes on with them. The output head computes as before, and
+    a layer with an adapter rounds the sum of both, which is what will be compressed after the merge.
 
     Raises:
         ModelError: The inputs of a layer do not divide into groups.
@@ -80,6 +82,9 @@ def start_rounding(model: nn.Module, scheme: CompressionScheme) -> int:
     torchao.quantize_(
         model, qat.QATConfig(scheme.build(), step="prepare"), filter_fn=lambda module, name: name in chosen
     )
+    for module in model.modules():
+        if isinstance(module, PeftLoraLinear) and type(module.base_layer) is qat.FakeQuantizedLinear:
+            module.__class__ = RoundedLoraLinear
     logger.info("%d layers round their weights from here on: %s", len(chosen), scheme.scheme)
     return len(chosen)
 
@@ -93,3 +98,26 @@ def find_rounded(model: nn.Module) -> dict[str, nn.Linear]:
         for name, module in model.named_modules()
         if type(module) is nn.Linear and id(module) not in heads and "lora_" not in name
     }
+
+
+class RoundedLoraLinear(PeftLoraLinear):
+    """A linear layer with a LoRA adapter that computes with the rounded sum of both.
+
+    Rounding the frozen weight alone would train the adapter to undo another rounding than that of the merged weight: a
+    toy model trained like that came out worse than one that was not trained for its compression at all.
+    """
+
+    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """Return the layer's output. Shape [..., outputs]."""
+        if self.disable_adapters or self.merged:
+            output: Tensor = super().forward(x, *args, **kwargs)
+            return output
+        base: Any = self.base_layer
+        weight = base.weight.float()
+        for name in self.active_adapters:
+            if name in self.lora_A:
+                weight = weight + self.get_delta_weight(name).float()
+        rounded = base.weight_fake_quantizer(weight)
+        if base.activation_fake_quantizer is not None:
+            x = base.activation_fake_quantizer(x)
+        return linear(x, rounded.to(x.dtype), base.bias)

@@ -80,6 +80,7 @@ def test_what_fits_together_is_taken(problems, changes):
             "works with `finetuning_type: full` and `lora`",
         ),
         ({"qat": "int4-weight", "use_dora": True}, "whose exact lengths `use_dora: true` divides by"),
+        ({"qat": "int4-weight", "lora_dropout": 0.1}, "the adapter has no inputs of its own to drop"),
         ({"qat_start_step": 5}, "`qat_start_step: 5` has no effect without `qat`"),
         ({"qat": "int8-weight", "qat_group_size": 64}, "has no effect with `qat: int8-weight`"),
         ({"upcast_layernorm": True, "pure_bf16": True}, "`upcast_layernorm: true` contradicts `pure_bf16: true`"),

@@ -54,6 +54,36 @@ def test_a_model_trained_for_it_loses_less_when_it_is_compressed(ids):
     assert losses[True] < 0.95 * losses[False]
 
 
+def test_an_adapter_trained_for_it_loses_less_when_it_is_merged_and_compressed(ids):
+    begun = tiny_model().train()
+    fit(begun, ids.flip(1), 60, 1e-2)
+    losses = {}
+    for rounds in (False, True):
+        model = tiny_model()
+        model.load_state_dict(begun.state_dict())
+        torch.manual_seed(0)
+        adapted = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear")).train()
+        if rounds:
+            start_rounding(adapted, FOUR_BITS)
+        fit(adapted, ids[:4], 120, 1e-2)
+        losses[rounds] = compressed_loss(adapted.merge_and_unload(), ids[:4])
+    assert losses[True] < 0.95 * losses[False]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_an_adapted_layer_computes_what_it_will_after_merging_and_compressing(ids, scheme):
+    how = CompressionScheme(scheme, 16)
+    torch.manual_seed(0)
+    adapted = get_peft_model(tiny_model(), LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False))
+    start_rounding(adapted, how)
+    with torch.no_grad():
+        rounding = adapted(input_ids=ids, labels=ids).loss.item()
+        with adapted.disable_adapter():
+            without = adapted(input_ids=ids, labels=ids).loss.item()
+    assert compressed_loss(adapted.merge_and_unload(), ids, how) == pytest.approx(rounding, abs=5e-3)
+    assert abs(without - rounding) > 0.02
+
+
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_what_is_computed_while_training_is_what_the_compressed_model_computes(ids, scheme):
     model = tiny_model()
@@ -78,7 +108,7 @@ def test_weights_stay_the_same_tensors_and_exact(ids):
     assert all(value.grad is not None for value in after.values())
 
 
-def test_the_head_and_the_layers_of_adapters_do_not_round():
+def test_the_head_and_the_factors_of_adapters_do_not_round():
     adapted = get_peft_model(tiny_model(tied=False), LoraConfig(r=4, target_modules="all-linear"))
     chosen = find_rounded(adapted)
     assert len(chosen) == 14
