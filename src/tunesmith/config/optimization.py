@@ -138,7 +138,7 @@ class OptimizationSettings:
     fp8: bool = False
     """Compute the products of linear layers in 8-bit floats (torchao). Full tuning on Ada, Hopper or newer GPUs.
 
-    Up to one and a half times as fast for large models and batches; the weights stay in their precision."""
+    Pays for large models and batches; the weights stay in their precision. Needs the extra `torchao`."""
 
     fp8_backend: Literal["auto", "torchao"] = "auto"
     """Library that computes in 8-bit floats; there is one."""
