@@ -24,16 +24,10 @@ IDS = torch.arange(3, 40)[None]
 
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "nf4": ("bitsandbytes", {"quantization_bit": 4}),
-    "fp4, scales exact": (
-        "bitsandbytes",
-        {"quantization_bit": 4, "quantization_type": "fp4", "double_quantization": False},
-    ),
     "int8": ("bitsandbytes", {"quantization_bit": 8}),
     "nf4, dora": ("bitsandbytes", {"quantization_bit": 4, "use_dora": True}),
-    "nf4, rslora": ("bitsandbytes", {"quantization_bit": 4, "use_rslora": True}),
     "nf4, ia3": ("bitsandbytes", {"quantization_bit": 4, "finetuning_type": "ia3", "lora_rank": None}),
     "torchao 8": ("torchao", {"quantization_bit": 8, "quantization_method": "torchao"}),
-    "torchao 4": ("torchao", {"quantization_bit": 4, "quantization_method": "torchao"}),
     "hqq 4": ("hqq", {"quantization_bit": 4, "quantization_method": "hqq"}),
 }
 

@@ -14,6 +14,7 @@ _SWITCHES_BY_FEATURE: Mapping[str, str] = {
     "LongLoRA's shifted attention, which transformers has had no place for since 4.48: for long rows set rope_scaling, "
     "packing and gradient_checkpointing": "shift_attn",
     "faster kernels": "use_unsloth use_unsloth_gc use_v1_kernels",
+    "liger kernels under transformers' name; here it is enable_liger_kernel": "use_liger_kernel",
     "casting single layers (the loss is computed in float32 anyway)": "upcast_lmhead_output",
     "CPU experts": "use_kt kt_use_lora_experts",
     "images, video and audio": "image_do_pan_and_scan crop_to_patches use_audio_in_video freeze_language_model",
@@ -149,7 +150,6 @@ _RENAMED: Mapping[str, str] = {
     "load_in_4bit": "quantization_bit",
     "load_in_8bit": "quantization_bit",
     "attn_implementation": "flash_attn",
-    "use_liger_kernel": "enable_liger_kernel",
     "dpo_beta": "pref_beta",
     "orpo_beta": "pref_beta",
     "model_name": "model_name_or_path",

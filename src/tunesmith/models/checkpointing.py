@@ -132,7 +132,7 @@ def _leave_out_layers(base: Any, every: int) -> None:
         )
     for index, layer in enumerate(layers):
         if index % every:
-            layer.gradient_checkpointing = False
+            vars(layer)["gradient_checkpointing"] = False
 
 
 def measure_free_memory(device: torch.device) -> int:

@@ -46,7 +46,7 @@ def apply_rope_scaling(config: PreTrainedConfig, scaling: str | Mapping[str, Any
         ModelError: The model has no rotary positions, is scaled already, or has room enough; or the kind is unknown, or
             lacks something.
     """
-    details = {"rope_type": scaling} if isinstance(scaling, str) else dict(scaling)
+    details: dict[str, Any] = {"rope_type": scaling} if isinstance(scaling, str) else dict(scaling)
     kind = _check_details(details)
     text = config.get_text_config()
     parameters = text.to_dict().get("rope_parameters")

@@ -100,7 +100,8 @@ def _torchao(
         )
     granularity = require("torchao.quantization.granularity", "torchao", "keep weights in torchao's formats")
     # One integer per byte: torchao's packed format has no backward pass, and does not exist for CPUs.
-    kind = torchao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=granularity.PerGroup(_GROUP_SIZE))
+    int4 = vars(torch)["int4"]  # torch's stubs do not know it
+    kind = torchao.IntxWeightOnlyConfig(weight_dtype=int4, granularity=granularity.PerGroup(_GROUP_SIZE))
 
     def compress(model: PreTrainedModel) -> None:
         names = {linear.name for linear in list_linears(model)}

@@ -53,12 +53,13 @@ class CompressionScheme:
         """Return it as torchao's configuration."""
         torchao: Any = require("torchao.quantization", "torchao", "train for fewer bits")
         granularity: Any = require("torchao.quantization.granularity", "torchao", "train for fewer bits")
+        int4 = vars(torch)["int4"]  # torch's stubs do not know it
         if self.scheme == "int8-weight":
             return torchao.IntxWeightOnlyConfig(weight_dtype=torch.int8, granularity=granularity.PerAxis(0))
         groups = granularity.PerGroup(self.group_size)
         if self.scheme == "int4-weight":
-            return torchao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=groups)
-        return torchao.Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int4, weight_granularity=groups)
+            return torchao.IntxWeightOnlyConfig(weight_dtype=int4, granularity=groups)
+        return torchao.Int8DynamicActivationIntxWeightConfig(weight_dtype=int4, weight_granularity=groups)
 
 
 def start_rounding(model: nn.Module, scheme: CompressionScheme) -> int:
@@ -82,9 +83,9 @@ def start_rounding(model: nn.Module, scheme: CompressionScheme) -> int:
     torchao.quantize_(
         model, qat.QATConfig(scheme.build(), step="prepare"), filter_fn=lambda module, name: name in chosen
     )
-    for module in model.modules():
-        if isinstance(module, PeftLoraLinear) and type(module.base_layer) is qat.FakeQuantizedLinear:
-            module.__class__ = RoundedLoraLinear
+    for layer in model.modules():
+        if isinstance(layer, PeftLoraLinear) and type(layer.base_layer) is qat.FakeQuantizedLinear:
+            layer.__class__ = RoundedLoraLinear
     logger.info("%d layers round their weights from here on: %s", len(chosen), scheme.scheme)
     return len(chosen)
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -112,7 +112,7 @@ def _resize(model: PreTrainedModel, present: int, wanted: int) -> None:
         weight[present:] = weight[:present].float().mean(dim=0).to(weight.dtype)
 
 
-def _ends(model: PreTrainedModel) -> list[nn.Module]:
+def _ends(model: PreTrainedModel) -> list[Any]:
     """Return embedding and head, one of them where they share their weights."""
     first, last = model.get_input_embeddings(), model.get_output_embeddings()
     if last is None or last.weight is first.weight:

@@ -119,7 +119,7 @@ def _find_targets(base: PreTrainedModel, targets: Sequence[str], setting: str) -
 def _with_plain_projectors(kind: type[Any]) -> type[Any]:
     """Return an optimizer class whose state holds plain values: checkpoints are read without unpickling objects."""
 
-    class WithPlainProjectors(kind):  # type: ignore[misc]
+    class WithPlainProjectors(kind):
         def state_dict(self) -> dict[str, Any]:
             """Return the state, with each projector as the dictionary of what it is made of."""
             whole: dict[str, Any] = super().state_dict()

@@ -14,14 +14,18 @@ FULL = {"finetuning_type": "full", "lora_rank": None, "learning_rate": 1e-3, "nu
 GALORE = {"use_galore": True, "galore_rank": 4, "galore_update_interval": 1}
 APOLLO = {"use_apollo": True, "apollo_rank": 4, "apollo_scale": 1.0, "apollo_update_interval": 1}
 
+SLOW = pytest.mark.slow  # one of a kind is enough for every day
+
 KINDS = [
     pytest.param(GALORE, "galore_torch", id="galore"),
     pytest.param({**GALORE, "optim": "adafactor"}, "galore_torch", id="galore-adafactor"),
-    pytest.param({**GALORE, "galore_proj_type": "full"}, "galore_torch", id="galore-both-sides"),
+    pytest.param({**GALORE, "galore_proj_type": "full"}, "galore_torch", id="galore-both-sides", marks=SLOW),
     pytest.param({**GALORE, "galore_layerwise": True, "max_grad_norm": 0}, "galore_torch", id="galore-layerwise"),
     pytest.param(APOLLO, "apollo_torch", id="apollo"),
-    pytest.param({**APOLLO, "apollo_proj": "svd"}, "apollo_torch", id="apollo-svd"),
-    pytest.param({**APOLLO, "apollo_layerwise": True, "max_grad_norm": 0}, "apollo_torch", id="apollo-layerwise"),
+    pytest.param({**APOLLO, "apollo_proj": "svd"}, "apollo_torch", id="apollo-svd", marks=SLOW),
+    pytest.param(
+        {**APOLLO, "apollo_layerwise": True, "max_grad_norm": 0}, "apollo_torch", id="apollo-layerwise", marks=SLOW
+    ),
     pytest.param({"use_adam_mini": True}, "adam_mini", id="adam-mini"),
     pytest.param({"use_muon": True}, "torch", id="muon"),
     pytest.param({"optim": "came"}, "came_pytorch", id="came"),
@@ -30,7 +34,7 @@ KINDS = [
     pytest.param({"optim": "schedule_free_adamw", "lr_scheduler_type": "constant"}, "schedulefree", id="schedule-free"),
     pytest.param({"optim": "stable_adamw"}, "optimi", id="stable-adamw"),
     pytest.param({"optim": "adamw_8bit"}, "bitsandbytes", id="8-bit"),
-    pytest.param({"optim": "adamw_torch_8bit"}, "torchao", id="torchao-8-bit"),
+    pytest.param({"optim": "adamw_torch_8bit"}, "torchao", id="torchao-8-bit", marks=SLOW),
 ]
 
 
