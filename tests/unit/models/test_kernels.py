@@ -69,11 +69,13 @@ def test_an_attention_that_gives_other_logits_is_refused():
         output, weights = sdpa_attention_forward(module, query, key, value, *args, **kwargs)
         return output * 0.5, weights
 
-    AttentionInterface.register("broken_flash", broken)
+    AttentionInterface.register("broken_attention", broken)
     model = tiny_model()
-    model.set_attn_implementation("broken_flash")
-    with pytest.raises(ModelError, match=r"flash_attn: flash attention \(broken_flash\) changes the model's logits"):
-        check_flash_attention(model, "broken_flash", EXACT)
+    model.set_attn_implementation("broken_attention")
+    with pytest.raises(
+        ModelError, match=r"flash_attn: flash attention \(broken_attention\) changes the model's logits"
+    ):
+        check_flash_attention(model, "broken_attention", EXACT)
 
 
 def test_rounding_is_no_difference_and_nan_is():

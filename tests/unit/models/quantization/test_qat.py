@@ -49,7 +49,7 @@ def test_a_model_trained_for_it_loses_less_when_it_is_compressed(ids):
         model = tiny_model().train()
         if rounds:
             start_rounding(model, FOUR_BITS)
-        fit(model, ids, 200, 3e-3)
+        fit(model, ids, 150, 3e-3)
         losses[rounds] = compressed_loss(model, ids)
     assert losses[True] < 0.95 * losses[False]
 
@@ -81,7 +81,7 @@ def test_an_adapted_layer_computes_what_it_will_after_merging_and_compressing(id
         with adapted.disable_adapter():
             without = adapted(input_ids=ids, labels=ids).loss.item()
     assert compressed_loss(adapted.merge_and_unload(), ids, how) == pytest.approx(rounding, abs=5e-3)
-    assert abs(without - rounding) > 0.02
+    assert abs(without - rounding) > 0.008
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
