@@ -19,6 +19,7 @@ adapter_name_or_path and export_dir.
   tunesmith export outputs/quickstart merged
   tunesmith export models/smollm2-135m-instruct --adapter outputs/quickstart merged
   tunesmith export model.Q8_0.gguf converted infer_dtype=bfloat16
+  tunesmith export outputs/qat-run compressed --quantize
   tunesmith export export.yaml export_size=2
 
 Several adapters are merged one after the other, or put together by peft first (adapter_combination, adapter_weights,
@@ -27,7 +28,7 @@ adapter_density):
   tunesmith export model --adapter a --adapter b both adapter_combination=dare_ties adapter_weights=0.7,0.5
 
 Settings: export_dir (OUT), export_size (largest file in GB), export_device, infer_dtype (type of the weights; the
-one the model was stored in by default), template.
+one the model was stored in by default), template, quantize (write compressed weights, in the scheme of qat).
 """
 
 _FLAGS = {"--adapter": "adapter_name_or_path"}
