@@ -49,7 +49,7 @@ def test_a_model_trained_for_it_loses_less_when_it_is_compressed(ids):
         model = tiny_model().train()
         if rounds:
             start_rounding(model, FOUR_BITS)
-        fit(model, ids, 150, 3e-3)
+        fit(model, ids, 200, 3e-3)
         losses[rounds] = compressed_loss(model, ids)
     assert losses[True] < 0.95 * losses[False]
 

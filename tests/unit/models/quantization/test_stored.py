@@ -12,6 +12,9 @@ from tests.tiny.tokenizers import byte_level_tokenizer
 from tunesmith.config import load_config
 from tunesmith.errors import MissingDependencyError, ModelError
 from tunesmith.models import load_model, load_tokenizer
+from tunesmith.models.locations import ModelLocation
+from tunesmith.models.precision import Precision
+from tunesmith.models.quantization import resolve_quantization, stored
 from tunesmith.models.quantization.stored import check_readable, find_stored_weights
 
 IDS = torch.arange(3, 40)[None]
@@ -181,3 +184,56 @@ def test_a_gguf_file_is_not_compressed_again(run_config, write_gguf):
     path, _ = write_gguf(weights=True)
     with pytest.raises(ModelError, match="the weights of a GGUF file are compressed already"):
         load(run_config(model_name_or_path=str(path), quantization_bit=4))
+
+
+@pytest.mark.parametrize(("method", "title"), [("mxfp4", "MXFP4"), ("fp8", "FP8")])
+@pytest.mark.parametrize("needs_exact", [False, True])
+def test_kinds_that_are_made_exact_while_loading_can_do_everything(run_config, method, title, needs_exact):
+    made = resolve_quantization(
+        run_config(finetuning_type="full"),
+        LlamaConfig(quantization_config={"quant_method": method}),
+        ModelLocation("hub", "org/model", None),
+        torch.device("cpu"),
+        Precision(torch.float32, torch.float32, None, ""),
+        is_trainable=not needs_exact,
+        needs_exact=needs_exact,
+    )
+    assert not made.is_compressed
+    assert made.loading["quantization_config"].dequantize is True
+    assert made.loading["device_map"] == {"": torch.device("cpu")}
+    assert made.note == f"the weights are stored as {title} and made 16-bit numbers while loading"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("org/Model-GPTQ", "the 16-bit model, which seems to be: model_name_or_path=org/Model"),
+        ("org/unknown", "export with the 16-bit model that they were made from: model_name_or_path=THAT_MODEL"),
+    ],
+)
+def test_a_merge_that_will_not_be_possible_is_announced(run_config, monkeypatch, name, words):
+    monkeypatch.setattr(stored, "find_spec", lambda module: True)
+    made = resolve_quantization(
+        run_config(),
+        LlamaConfig(quantization_config={"quant_method": "gptq", "bits": 4}),
+        ModelLocation("hub", name, None),
+        torch.device("cpu"),
+        Precision(torch.float32, torch.float32, None, ""),
+        is_trainable=True,
+    )
+    assert made.is_compressed
+    assert made.note.startswith("the weights are stored as 4-bit GPTQ: the adapter cannot be merged into them later.")
+    assert words in made.note
+
+
+def test_a_compressed_model_that_is_only_run_says_what_it_is(run_config, monkeypatch):
+    monkeypatch.setattr(stored, "find_spec", lambda module: True)
+    made = resolve_quantization(
+        run_config(),
+        LlamaConfig(quantization_config={"quant_method": "awq", "bits": 4}),
+        ModelLocation("hub", "org/model", None),
+        torch.device("cpu"),
+        Precision(torch.float32, torch.float32, None, ""),
+        is_trainable=False,
+    )
+    assert made.note == "the weights are stored as 4-bit AWQ"
