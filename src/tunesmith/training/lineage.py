@@ -12,6 +12,8 @@ from pathlib import PurePath
 from typing import Any
 
 from tunesmith.config import RunConfig
+from tunesmith.config.lean_optimizers import LeanOptimizerSettings
+from tunesmith.config.quantization import QuantizationConfig
 from tunesmith.config.preference import PreferenceConfig
 from tunesmith.errors import CheckpointError
 
@@ -28,6 +30,10 @@ _DECISIVE = (
     *("label_smoothing_factor", "z_loss", "neftune_noise_alpha", "bf16", "fp16", "pure_bf16"),
     *("learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio"),
     *("optim", "optim_args", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm"),
+    *("add_tokens", "add_special_tokens", "new_special_tokens_config", "init_special_tokens", "resize_vocab"),
+    *(field.name for field in fields(QuantizationConfig)),
+    *(field.name for field in fields(LeanOptimizerSettings) if field.name != "badam_verbose"),
+    *("fp8", "upcast_layernorm"),
 )
 
 # A folder that moved is still the same model or the same rows: only its last part is compared.
@@ -55,7 +61,8 @@ def check_same_run(config: RunConfig, recorded: Mapping[str, Any], checkpoint: o
     differences = [
         f"  {key} was {recorded.get(key)!r} and is {value!r}"
         for key, value in decisive_settings(config).items()
-        if _comparable(key, recorded.get(key)) != _comparable(key, value)
+        if (key in recorded or config.is_changed(key))  # written before there was such a setting
+        and _comparable(key, recorded.get(key)) != _comparable(key, value)
     ]
     if differences:
         raise CheckpointError(

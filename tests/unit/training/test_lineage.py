@@ -44,3 +44,19 @@ def test_all_differences_are_listed_together():
     with pytest.raises(CheckpointError) as refusal:
         check_same_run(config(lora_rank=4, optim="sgd"), decisive_settings(config()), "out/checkpoint-3")
     assert str(refusal.value).count(" was ") == 2 + 1  # and "was written by"
+
+
+def test_a_checkpoint_from_before_a_setting_existed_is_of_the_same_run():
+    recorded = decisive_settings(config())
+    del recorded["use_galore"], recorded["quantization_bit"]
+    check_same_run(config(), recorded, "checkpoint-1")
+    with pytest.raises(CheckpointError, match="quantization_bit was None and is 4"):
+        check_same_run(config(quantization_bit=4), recorded, "checkpoint-1")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"quantization_bit": 8}, {"qat": "int8-weight"}, {"learning_rate_groups": {"a": 1}}]
+)
+def test_other_weights_and_rates_are_another_run(changes):
+    with pytest.raises(CheckpointError, match=f"{next(iter(changes))} was None and is"):
+        check_same_run(config(**changes), decisive_settings(config()), "checkpoint-1")

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.integrations import is_deepspeed_zero3_enabled
 
 from tunesmith.config import RunConfig
 from tunesmith.errors import ModelError
@@ -93,7 +94,10 @@ def resolve_quantization(
 
 
 def _placed(loading: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    return {**loading, "device_map": {"": device}} if loading else {}
+    """Say where compressed weights are made; under ZeRO-3, DeepSpeed deals them out itself."""
+    if not loading or is_deepspeed_zero3_enabled():
+        return loading
+    return {**loading, "device_map": {"": device}}
 
 
 def _read_stored(
@@ -128,7 +132,7 @@ def _read_stored(
         )
     return Quantization(
         title=stored.title,
-        loading={"device_map": {"": device}},
+        loading={} if is_deepspeed_zero3_enabled() else {"device_map": {"": device}},
         is_compressed=not needs_exact,
         note=_note_stored(stored, location, is_trainable),
         is_stored=True,
