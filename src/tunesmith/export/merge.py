@@ -24,8 +24,8 @@ from tunesmith.data.chat import ChatTemplate, resolve_template
 from tunesmith.errors import ConfigError, ModelError
 from tunesmith.export.adapters import check_mergeable, merge_adapters
 from tunesmith.export.card import CardFacts, render_card
-from tunesmith.export.probe import PROBE_TEXT, measure_logits, relative_difference
 from tunesmith.export.compression import compress_folder, resolve_scheme
+from tunesmith.export.probe import PROBE_TEXT, measure_logits, relative_difference
 from tunesmith.inference.load import hide_progress_without_terminal, load_run_tokenizer
 from tunesmith.inference.local import resolve_stop_ids
 from tunesmith.models import LoadedModel, load_base_config, load_model

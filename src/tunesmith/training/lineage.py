@@ -13,8 +13,8 @@ from typing import Any
 
 from tunesmith.config import RunConfig
 from tunesmith.config.lean_optimizers import LeanOptimizerSettings
-from tunesmith.config.quantization import QuantizationConfig
 from tunesmith.config.preference import PreferenceConfig
+from tunesmith.config.quantization import QuantizationConfig
 from tunesmith.errors import CheckpointError
 
 _DECISIVE = (
