@@ -122,9 +122,9 @@ def test_the_template_of_training_and_every_end_marker_are_written(base, tmp_pat
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
     assert "<|im_start|>assistant" in tokenizer.chat_template
     written = json.loads((tmp_path / "out" / "generation_config.json").read_text())
-    assert written["eos_token_id"] == [0, 2]
+    assert written["eos_token_id"] == [0, 1, 2]  # generation stops at the start of a turn too
     assert written["pad_token_id"] == 0
-    assert report.end_markers == ("<|endoftext|>", "<|im_end|>")
+    assert report.end_markers == ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
 
 def test_a_template_that_is_asked_for_is_saved_with_the_model(base, tmp_path):

@@ -17,7 +17,7 @@ from tunesmith.data.chat.render import RenderingRefusedError, compile_template, 
 from tunesmith.data.chat.samples import PLAIN_SAMPLES, TWIN_SAMPLES
 from tunesmith.data.chat.saved import with_default_system, with_start_token, with_thinking
 from tunesmith.data.chat.template import ChatTemplate
-from tunesmith.data.chat.thinking import Tags, Thinking, find_tags
+from tunesmith.data.chat.thinking import Thinking, find_tags
 from tunesmith.data.chat.tools import resolve_tool_format
 from tunesmith.data.chat.wire import Wire
 from tunesmith.errors import TemplateError
@@ -248,9 +248,9 @@ def _from_entry(
     ):  # what `apply_to_tokenizer` makes it; the template's text does not use the end token
         special_tokens["eos_token"] = marker
     thought = entry.wire.thought
-    thinking = Thinking(
-        settings.enable_thinking, settings.preserve_thinking, thought.tags if thought else Tags(), thought is not None
-    )
+    thinking = Thinking(settings.enable_thinking, settings.preserve_thinking)
+    if thought is not None:
+        thinking = replace(thinking, tags=thought.tags, is_switchable=True, nothing=thought.nothing)
 
     def dressed(source: str) -> str:
         if "bos_token" not in source and _puts_start_token(tokenizer):

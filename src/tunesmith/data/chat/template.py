@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from tunesmith.data.chat.messages import template_messages, template_tools
 from tunesmith.data.chat.prefixes import Ending, segments_by_prefix
 from tunesmith.data.chat.render import RenderingRefusedError, render_marked, render_text
 from tunesmith.data.chat.segment import Segment
-from tunesmith.data.chat.thinking import PLAIN_THINKING, Thinking
+from tunesmith.data.chat.thinking import PLAIN_THINKING, Thinking, split_reasoning
 from tunesmith.data.chat.tools import ParsedAnswer, parse_tool_calls
 from tunesmith.data.records import Conversation, Message
 
@@ -166,15 +166,17 @@ class ChatTemplate:
         )
 
     def parse_answer(self, text: str, tools: str | Sequence[Mapping[str, Any]] | None = None) -> ParsedAnswer:
-        """Return the words and tool calls of what a model wrote.
+        """Return the words, tool calls and reasoning of what a model wrote.
 
         Args:
             text: The answer without its end marker; special tokens have to be in it.
             tools: Schemas of the tools that the model was given.
         """
-        if self.tool_format is None:
-            return ParsedAnswer(text)
-        return parse_tool_calls(text, self.tool_format, tools)
+        reasoning, words = split_reasoning({"content": text.removeprefix(self.thinking.nothing)}, self.thinking.tags)
+        answer = ParsedAnswer(words)
+        if self.tool_format is not None:
+            answer = parse_tool_calls(words, self.tool_format, tools)
+        return replace(answer, reasoning=reasoning)
 
     def apply_to_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
         """Make the tokenizer carry this template, so that what is saved serves what was trained.

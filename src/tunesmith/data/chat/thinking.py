@@ -39,6 +39,9 @@ class Thinking:
     is_switchable: bool = False
     """Whether the template knows `enable_thinking`."""
 
+    nothing: str = ""
+    """What stands before the words when nothing was thought, where it is not the two tags."""
+
     def variables(self, answers: Sequence[Mapping[str, Any]]) -> dict[str, bool]:
         """Return what the template has to be told for a row; what holds for all rows is part of its text.
 
@@ -86,7 +89,7 @@ def without_reasoning(message: dict[str, Any], tags: Tags) -> dict[str, Any]:
     if message["role"] != "assistant" or not has_reasoning(message, tags):
         return message
     kept = {key: value for key, value in message.items() if key != "reasoning_content"}
-    return {**kept, "content": split_reasoning(message, tags)[1]}
+    return {**kept, "content": split_reasoning({"content": message.get("content")}, tags)[1]}
 
 
 def opens_reasoning(prompt: str, tags: Tags) -> bool:

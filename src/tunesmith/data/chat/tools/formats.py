@@ -16,6 +16,7 @@ class ParsedAnswer:
     """The words outside of calls."""
 
     calls: tuple[ToolCall, ...] = ()
+    reasoning: str = ""
 
 
 ToolSchemas = Sequence[Mapping[str, Any]]

@@ -14,13 +14,14 @@ from tunesmith.data.chat.tools.formats import (
     build_call,
     parse_json,
 )
+from tunesmith.data.records import ToolCall
 
 _DECODER = json.JSONDecoder()
 
 _NAME_AND_ARGUMENTS = """'{"name": ' + (function['name'] | tojson) + ', "arguments": ' + """ + JSON_ARGUMENTS + " + '}'"
 
 
-def _call(value: Any, arguments: str = "arguments") -> Any:
+def _call(value: Any, arguments: str = "arguments") -> ToolCall | None:
     """Return the call that a parsed JSON object is."""
     return build_call(value.get("name"), value.get(arguments)) if isinstance(value, dict) else None
 
@@ -31,7 +32,7 @@ _ACTION = re.compile(r"^Action:[ \t]*(.+?)[ \t]*\nAction Input:[ \t]*", re.MULTI
 
 
 def _parse_default(text: str, tools: ToolSchemas) -> ParsedAnswer | None:
-    calls = []
+    calls: list[ToolCall | None] = []
     content = ""
     position = 0
     while (action := _ACTION.search(text, position)) is not None:

@@ -139,7 +139,7 @@ class _Reader:
 
 
 def _parse_gemma4(text: str, tools: ToolSchemas) -> ParsedAnswer | None:
-    calls = []
+    calls: list[ToolCall | None] = []
     content = text
     place = 0
     while (call := _GEMMA4_CALL.search(text, place)) is not None:
