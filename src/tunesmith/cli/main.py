@@ -46,6 +46,7 @@ COMMANDS: dict[str, Command] = {
     "preview": Command("tunesmith.cli.commands.preview", "show what the model will see of a row"),
     "data": Command("tunesmith.cli.commands.data", "prepare the data of a run, or report what is in it"),
     "models": Command("tunesmith.cli.commands.models", "show what a model is, without loading it"),
+    "tune": Command("tunesmith.cli.commands.tune", "measure how many workers the data of a run needs"),
     "config": Command("tunesmith.cli.commands.config", "check, show or start a configuration file"),
     "template": Command("tunesmith.cli.commands.template", "list, show and check chat templates"),
     "quickstart": Command("tunesmith.cli.commands.quickstart", "train the quickstart recipe, show what changed"),

@@ -96,6 +96,7 @@ class EpochLoader(DataLoader[Any]):
 
     def __init__(self, feed: BatchFeed, batches: ProcessBatches) -> None:
         self.feed = feed
+        self.batches = batches
         super().__init__(
             _Served(feed),
             batch_sampler=_Positions(feed, batches),  # type: ignore[arg-type]  # any iterable will do

@@ -11,6 +11,7 @@ from tunesmith.evaluation.predictions import predict
 from tunesmith.runtime.files import write_json_atomic, write_text_atomic
 from tunesmith.training.assembly import AssembledTrainer, RunParts
 from tunesmith.training.monitoring.account import describe_times
+from tunesmith.training.monitoring.closing import render_feeding
 from tunesmith.training.monitoring.log import measure_memory
 from tunesmith.training.monitoring.pace import render_duration
 from tunesmith.training.monitoring.plot import plot_run
@@ -88,9 +89,12 @@ def render_summary(parts: RunParts, trainer: ObjectiveTrainer, figures: Mapping[
     ]
     duration = render_duration(trainer.meter.busy_seconds)
     num_steps = trainer.state.global_step
+    feeding = ""
+    if trainer.feed is not None:
+        feeding = render_feeding(trainer.meter.phase_seconds, trainer.feed, parts.ranks.rank) + "\n"
     return (
         f"Trained {num_steps:,} step{'' if num_steps == 1 else 's'} in {duration}: {', '.join(numbers)}.\n"
-        f"Results are in {parts.output_dir}."
+        f"{feeding}Results are in {parts.output_dir}."
     )
 
 

@@ -38,6 +38,7 @@ from tunesmith.training.checkpoints import (
 )
 from tunesmith.training.embedding_noise import EmbeddingNoise
 from tunesmith.training.io.fed_trainer import FedTrainer
+from tunesmith.training.io.halving import StepBatches
 from tunesmith.training.model_folder import save_model
 from tunesmith.training.monitoring.account import describe_times
 from tunesmith.training.monitoring.meter import RunMeter
@@ -68,6 +69,7 @@ class ObjectiveTrainer(FedTrainer):
         self.plan = plan
         self.meter = RunMeter(ranks=ranks)
         self.step_record = StepRecord()
+        self.step_batches = StepBatches()
         self._ranks = ranks
         self._flops_per_token: int | None = None
         self._is_in_training_mode = False

@@ -12,8 +12,8 @@ from tunesmith.data.collators.padding import (
     pad_rows,
     padded_length,
     sample_ids,
-    sample_labels,
     sample_positions,
+    write_labels,
 )
 
 
@@ -41,12 +41,15 @@ class PaddedCollator:
         ids = [pack[0]["input_ids"] if len(pack) == 1 else sample_ids(pack) for pack in packs]
         lengths = [len(row) for row in ids]
         length = padded_length(lengths, self.pad_to_multiple_of)
-        pad_label = IGNORE_INDEX if self.ignore_pad_token_for_loss else self.pad_token_id
-        labels = [sample_labels(pack, size) for pack, size in zip(packs, lengths, strict=True)]
+        labels = np.full((len(packs), length), IGNORE_INDEX, dtype=np.int64)
+        for line, pack, size in zip(labels, packs, lengths, strict=True):
+            write_labels(line, pack)  # in place: an array for each row would cost more than filling it
+            if not self.ignore_pad_token_for_loss:
+                line[size:] = self.pad_token_id
         row_ids = np.array([sample["row_id"] for pack in packs for sample in pack], dtype=np.int64)
         batch: Batch = {
             "input_ids": torch.from_numpy(pad_rows(ids, length, self.pad_token_id)),
-            "labels": torch.from_numpy(pad_rows(labels, length, pad_label)),
+            "labels": torch.from_numpy(labels),
             "row_ids": torch.from_numpy(row_ids),
         }
         if any(isinstance(row, list) for row in rows):

@@ -56,6 +56,17 @@ def sample_labels(samples: Sequence[Example], num_tokens: int) -> NDArray[np.int
         New array. Shape [tokens].
     """
     labels = np.full(num_tokens, IGNORE_INDEX, dtype=np.int64)
+    write_labels(labels, samples)
+    return labels
+
+
+def write_labels(labels: NDArray[np.int64], samples: Sequence[Example]) -> None:
+    """Write the trained ids of samples that stand end to end into labels that are all `IGNORE_INDEX`.
+
+    Args:
+        labels: Written to in place; may go on after the last sample. Shape [tokens].
+        samples: Rows in order.
+    """
     begin = 0
     for sample in samples:
         ids = sample["input_ids"]
@@ -65,7 +76,6 @@ def sample_labels(samples: Sequence[Example], num_tokens: int) -> NDArray[np.int
             if first < end:
                 labels[begin + first : begin + end] = ids[first:end]
         begin += len(ids)
-    return labels
 
 
 def sample_ids(samples: Sequence[Example]) -> NDArray[np.int64]:

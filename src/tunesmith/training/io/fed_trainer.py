@@ -19,6 +19,7 @@ from tunesmith.training.callbacks.guards import StepRecord
 from tunesmith.training.checkpoints import checkpoint_path
 from tunesmith.training.io.failures import FeedError
 from tunesmith.training.io.feed import BatchFeed
+from tunesmith.training.io.halving import Halving, StepBatches, explain_lost_exchange, explain_too_long
 from tunesmith.training.loaders import ProcessBatches, build_loader
 from tunesmith.training.monitoring.account import TimeAccount, find_events
 from tunesmith.training.monitoring.meter import RunMeter, StepCounts, count_real_tokens
@@ -40,6 +41,11 @@ class FedTrainer(Trainer):
     feed: BatchFeed | None = None
     """Where the batches of training come from, once it has begun."""
 
+    step_batches: StepBatches
+    halving: Halving | None = None
+    """Does micro-batches in parts that do not fit into memory as a whole."""
+
+    _loss_before_step: Tensor | float = 0.0
     _ranks: Ranks
     _is_in_training_mode: bool
 
@@ -84,7 +90,14 @@ class FedTrainer(Trainer):
             ranks=self._ranks,
             batches_per_step=self.args.gradient_accumulation_steps,
         )
-        self.feed = loader.feed
+        self.feed = feed = loader.feed
+        step = self.step_batches
+
+        def load_items(number: int) -> list[Any]:
+            position = feed.position - len(step.batches) + number
+            return [feed.dataset[row] for row in feed.rows_at(position)]
+
+        self.halving = Halving(load_items, self.data_collator)
         return loader
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
@@ -146,6 +159,8 @@ class FedTrainer(Trainer):
         self.meter.add_step(StepCounts(all_items, real, computed))
         self.step_record.restart(items, [batch["row_ids"].tolist() for batch in batches])
         self._measure_step(batches)
+        self.step_batches.restart(batches)
+        self._loss_before_step = self.meter.window_loss
         # No item at all (one-token rows) makes a loss of 0, not a division by 0.
         return batches, torch.tensor(max(1, all_items), device=device)
 
@@ -203,13 +218,32 @@ class FedTrainer(Trainer):
         Trainer's own does the same, and puts the model into training mode each time by walking through all its modules:
         some ten milliseconds for a small model with adapters, which an accelerator spends idle.
         """
-        account = self.meter.account
-        account.enter("copy")
         # The outermost flag alone is no proof: peft's wrapper starts in training mode around a model that is not.
         if not (self._is_in_training_mode and model.training):
             model.train()
             self._is_in_training_mode = True
         self.optimizer.train()  # of accelerate's wrapper: for schedule-free optimizers, nothing for others
+        step = self.step_batches
+        number, step.number = step.number, step.number + 1
+        if self.halving is None or number >= len(step.batches):  # called for a batch that is not of the feed
+            return self._run_whole(model, inputs, num_items_in_batch)
+        step.levels[number] = self.halving.first_level(inputs)
+        try:
+            return self._run_parts(model, number, num_items_in_batch)
+        except torch.OutOfMemoryError as error:
+            failure = error
+        while True:  # outside of the handler, which keeps what did not fit alive
+            self._check_repeatable(number, failure)
+            del failure
+            torch.accelerator.empty_cache() if self.args.device.type != "cpu" else None
+            try:
+                return self._repeat_step(model, number, num_items_in_batch)
+            except torch.OutOfMemoryError as error:
+                failure = error
+
+    def _run_whole(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None) -> Tensor:
+        account = self.meter.account
+        account.enter("copy")
         prepared = self._prepare_inputs(inputs)
         account.enter("forward")
         loss: Tensor = self.compute_loss(model, prepared, num_items_in_batch=num_items_in_batch)
@@ -219,6 +253,42 @@ class FedTrainer(Trainer):
         self.accelerator.backward(loss, **rate)
         account.enter("optimizer")
         return loss.detach()
+
+    def _run_parts(self, model: nn.Module, number: int, num_items_in_batch: Tensor | int | None) -> Tensor:
+        """Run a micro-batch of the step in as many parts as it has to be; gradients are exchanged after the last."""
+        assert self.halving is not None
+        step, losses = self.step_batches, self.step_record.losses
+        parts = self.halving.parts(number, step.batches[number], step.levels[number])
+        done, total = len(losses), torch.zeros((), device=self.args.device)
+        for place, part in enumerate(parts):
+            is_last = place == len(parts) - 1
+            with nullcontext() if is_last else self.accelerator.no_sync(model):
+                total = total + self._run_whole(model, part, num_items_in_batch)
+        if len(parts) > 1:
+            losses[done:] = [torch.stack(losses[done:]).sum()]  # one for each micro-batch, as the guard expects
+        return total
+
+    def _repeat_step(self, model: nn.Module, number: int, num_items_in_batch: Tensor | int | None) -> Tensor:
+        """Do the micro-batches of the step up to this one again, from no gradient on: a part of one may be in it."""
+        model.zero_grad()
+        self.step_record.losses.clear()
+        self.meter.window_loss = self._loss_before_step
+        for earlier in range(number):
+            with self.accelerator.no_sync(model):
+                self._run_parts(model, earlier, num_items_in_batch)
+        return self._run_parts(model, number, num_items_in_batch)
+
+    def _check_repeatable(self, number: int, failure: BaseException) -> None:
+        """Halve a micro-batch that did not fit once more, or say why that is of no use."""
+        assert self.halving is not None
+        step, batch = self.step_batches, self.step_batches.batches[number]
+        is_exchanging = self.accelerator.num_processes > 1 and self.accelerator.sync_gradients
+        if is_exchanging and self.meter.account.phase == "backward":
+            raise explain_lost_exchange() from failure
+        if not self.halving.can_be_halved(number, step.levels[number]):
+            raise explain_too_long(batch) from failure
+        self.halving.note(batch, step.levels[number])
+        step.levels[number] += 1
 
 
 class _StepBorders(TrainerCallback):

@@ -126,6 +126,11 @@ class BatchFeed:
         """Numbers of the worker processes there are."""
         return [worker.pid for pipe in self._pipes for worker in pipe.workers if worker.pid is not None]
 
+    @property
+    def position(self) -> int:
+        """Of the batch that comes next."""
+        return self._position
+
     def rows_at(self, position: int) -> list[int]:
         """Return the numbers of the rows in a batch of this epoch."""
         return list(self._plan[position])

@@ -84,18 +84,20 @@ class BatchMaker(Dataset[MadeBatch]):
         """Make a batch. An exception is returned, since what raised it may not be able to travel to another process."""
         position, rows = task
         worker = get_worker_info()
-        number = 0 if worker is None else worker.id
+        number = None if worker is None else worker.id
         started, cpu_started = time.perf_counter(), time.thread_time()
         attempt = _Attempt()
         with attempt:
             examples = []
             for row in rows:
-                self._marks.set(number, row)
                 attempt.row = row
+                if number is not None:
+                    self._marks.set(number, row)
                 examples.append(self._dataset[row])
             attempt.row = None
             attempt.batch = self._collator(examples)
-        self._marks.set(number, NO_ROW)
+        if number is not None:
+            self._marks.set(number, NO_ROW)
         seconds, cpu_seconds = time.perf_counter() - started, time.thread_time() - cpu_started
         return MadeBatch(position, attempt.batch, attempt.failure, seconds, cpu_seconds, os.getpid())
 

@@ -18,7 +18,7 @@ from tunesmith.training.io.settings import LoaderSettings
 TARGET_WAIT = 0.02
 """Share of the time that a run may wait for data without anything being done about it."""
 
-_HEADROOM = 1.15
+HEADROOM = 1.15
 """Workers are chosen so that they could make this many times the batches that the model takes."""
 
 _LEAST_GAIN = 1.03
@@ -107,6 +107,7 @@ class _Trial:
     before: LoaderSettings
     rate: float
     wait_share: float
+    demand: float
     kind: Literal["grow", "deepen", "shrink"]
 
 
@@ -198,14 +199,20 @@ class Tuner:
         if trial.kind == "deepen":
             self._prefetch_ceiling = trial.before.prefetch_factor
         else:
-            self._ceiling = (trial.before.num_workers, window.demand)
+            # The demand as it was before: workers that share too few processors take longer, each more than the last.
+            self._ceiling = (trial.before.num_workers, trial.demand)
         return Change(
             trial.before,
             f"{self.settings.render()} made the run no faster ({window.rate:.3g} batches/s, {trial.rate:.3g} before)",
         )
 
     def _decide(self, window: Window) -> Change | None:
-        if self._ceiling is not None and not 1 / _CHANGED_WORK < window.demand / self._ceiling[1] < _CHANGED_WORK:
+        at_ceiling = self._ceiling is not None and self.settings.num_workers == self._ceiling[0]
+        if (
+            self._ceiling is not None
+            and at_ceiling
+            and not 1 / _CHANGED_WORK < window.demand / self._ceiling[1] < _CHANGED_WORK
+        ):
             self._ceiling = None
         if window.wait_share > TARGET_WAIT:
             self._late, self._idle = self._late + 1, 0
@@ -216,7 +223,7 @@ class Tuner:
 
     def _grow(self, window: Window) -> Change | None:
         now = self.settings
-        needed = max(1, math.ceil(window.demand * _HEADROOM))
+        needed = max(1, math.ceil(window.demand * HEADROOM))
         if now.num_workers and needed <= now.num_workers:
             deeper = self._deepen(window)
             if deeper is not None:
@@ -247,7 +254,7 @@ class Tuner:
     def _give_back(self, window: Window) -> Change | None:
         now = self.settings.num_workers
         alone = window.made / max(window.made + window.elapsed - window.waited, 1e-9)
-        needed = 0 if alone <= TARGET_WAIT else max(1, math.ceil(window.demand * _HEADROOM))
+        needed = 0 if alone <= TARGET_WAIT else max(1, math.ceil(window.demand * HEADROOM))
         needed = max(needed, self._floor)
         if not self.tunes_workers or needed >= now:
             self._idle = 0
@@ -262,7 +269,7 @@ class Tuner:
     def _change(
         self, settings: LoaderSettings, kind: Literal["grow", "deepen", "shrink"], window: Window, reason: str
     ) -> Change:
-        self._trial = _Trial(self.settings, window.rate, window.wait_share, kind)
+        self._trial = _Trial(self.settings, window.rate, window.wait_share, window.demand, kind)
         self._late = self._idle = 0
         return Change(settings, reason)
 

@@ -80,6 +80,11 @@ class TimeAccount:
         """Measure the phases of a device by its own marks from here on."""
         self._events = events
 
+    @property
+    def phase(self) -> Phase:
+        """The phase under way."""
+        return self._phase
+
     def enter(self, phase: Phase) -> None:
         """End the phase under way and begin another."""
         now = self._clock()

@@ -1,0 +1,125 @@
+"""A micro-batch that does not fit into memory is done in parts: the same rows, and the same total gradient.
+
+An objective gives sums, and the trainer divides by the items of the whole step. So the gradients of the parts of a
+micro-batch add up to that of the whole, and nothing but the time it takes is different.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tunesmith.errors import TrainingError
+
+logger = logging.getLogger(__name__)
+
+Items = Sequence[Any]
+"""What a data set gave for the rows of a micro-batch: examples, or lists of the examples in packed rows."""
+
+
+@dataclass(slots=True)
+class StepBatches:
+    """The micro-batches of the step under way, and in how many parts each has to be done."""
+
+    batches: list[Any] = field(default_factory=list)
+    levels: list[int] = field(default_factory=list)
+    """How often each is halved."""
+
+    number: int = 0
+    """Of the micro-batch that comes next."""
+
+    def restart(self, batches: list[Any]) -> None:
+        """Begin a step."""
+        self.batches, self.levels, self.number = batches, [0] * len(batches), 0
+
+
+@dataclass(slots=True)
+class Halving:
+    """Knows what has turned out to be too much for the memory, and makes parts of micro-batches.
+
+    Args:
+        load_items: Gives the items of the micro-batch with a number in the step under way, once more.
+        collator: Makes a batch of items.
+    """
+
+    load_items: Callable[[int], Items]
+    collator: Callable[[Any], Any]
+    too_large: int | None = None
+    """The fewest positions that did not fit."""
+
+    def first_level(self, batch: Any) -> int:
+        """Return how often to halve a batch before it is tried."""
+        if self.too_large is None:
+            return 0
+        level, positions = 0, int(batch["input_ids"].numel())
+        while positions >= self.too_large:
+            level, positions = level + 1, (positions + 1) // 2
+        return level
+
+    def parts(self, number: int, batch: Any, level: int) -> list[Any]:
+        """Return the parts of a micro-batch, in order; the batch itself where it is not halved."""
+        if level == 0:
+            return [batch]
+        return [self.collator(items) for items in split_items(self.load_items(number), level)]
+
+    def can_be_halved(self, number: int, level: int) -> bool:
+        """Return whether halving once more gives more parts."""
+        items = self.load_items(number)
+        return len(list(split_items(items, level + 1))) > len(list(split_items(items, level)))
+
+    def note(self, batch: Any, level: int) -> None:
+        """Remember that a batch did not fit, and say so."""
+        positions = -(-int(batch["input_ids"].numel()) // 2**level)
+        self.too_large = positions if self.too_large is None else min(self.too_large, positions)
+        logger.warning(
+            "Out of memory in a micro-batch%s of %s positions: it is done in %d parts, with the same rows and the same "
+            "gradient, and so are others of that size from here on. A smaller per_device_train_batch_size with more "
+            "gradient_accumulation_steps trains the same without the attempt.",
+            f" (part of {2**level})" if level else "",
+            f"{positions:,}",
+            2 ** (level + 1),
+        )
+
+
+def split_items(items: Items, level: int) -> Iterator[Items]:
+    """Halve items as often as `level` says; what cannot be halved stays whole.
+
+    Example:
+        Items `[a b c]` once: `[a b] [c]`; a packed row `[[x y]]` once: `[[x]] [[y]]`.
+    """
+    if level == 0:
+        yield items
+        return
+    first, second = _halve(items)
+    yield from split_items(first, level - 1)
+    if second:
+        yield from split_items(second, level - 1)
+
+
+def _halve(items: Items) -> tuple[Items, Items]:
+    if len(items) > 1:
+        middle = (len(items) + 1) // 2
+        return items[:middle], items[middle:]
+    (item,) = items
+    if isinstance(item, list) and len(item) > 1:
+        middle = (len(item) + 1) // 2
+        return [item[:middle]], [item[middle:]]
+    return items, []
+
+
+def explain_too_long(batch: Any) -> TrainingError:
+    """Return the error for a row that does not fit by itself."""
+    return TrainingError(
+        f"Out of memory in a micro-batch of {int(batch['input_ids'].numel()):,} positions that holds a single row and "
+        "cannot be halved. The run was stopped before the optimizer step, so the weights are as they were. Lower "
+        "cutoff_len, set gradient_checkpointing: true, or train fewer weights (LoRA, quantization)."
+    )
+
+
+def explain_lost_exchange() -> TrainingError:
+    """Return the error for memory that ran out while processes were exchanging gradients."""
+    return TrainingError(
+        "Out of memory in the backward pass of a step's last micro-batch, while the processes were exchanging "
+        "gradients: it cannot be repeated in parts, since the others have got theirs. Lower "
+        "per_device_train_batch_size and raise gradient_accumulation_steps, which trains the same."
+    )

@@ -1,0 +1,205 @@
+"""Measures one setting of the loader after another on the real data of a run, and picks one."""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+import psutil
+import torch
+
+from tunesmith.runtime.ranks import Ranks
+from tunesmith.training.io.bounds import measure_worker_bytes
+from tunesmith.training.io.failures import FeedError
+from tunesmith.training.io.settings import LoaderPolicy, LoaderSettings
+from tunesmith.training.loaders import EpochLoader, ProcessBatches, build_loader
+
+_GOOD_ENOUGH = 0.97
+"""Share of the best rate from which on the setting with the fewest workers is preferred."""
+
+_WARM_UP = 2
+"""Batches that start workers and warm caches, and are not measured."""
+
+Model = Callable[[Any], None]
+"""Takes a batch and the time that the model would take for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataPath:
+    """Everything between the rows of a run and its batches."""
+
+    dataset: Any
+    collator: Callable[[Any], Any]
+    build_batches: Callable[[], ProcessBatches]
+    pins_memory: bool = False
+    ranks: Ranks = Ranks()  # noqa: RUF009 - frozen
+
+    def load(self, settings: LoaderSettings) -> EpochLoader:
+        """Return a loader with these settings that gives up at the first trouble."""
+        policy = LoaderPolicy(start=settings, pins_memory=self.pins_memory, max_restarts=0)
+        return build_loader(self.dataset, self.collator, self.build_batches(), policy=policy, ranks=self.ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What one setting came to, median over its repeats."""
+
+    num_workers: int
+    prefetch_factor: int
+    batches_per_second: float
+    wait_share: float
+    cpu_percent: float
+    """Of one processor, training process and workers together; 200 keeps two busy."""
+
+    worker_bytes: int
+    """Memory of all workers together, beyond what they share."""
+
+    crashes: int
+    """Repeats that ended in trouble; they are not in the medians."""
+
+    trouble: str = ""
+    """What the first crash said."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return asdict(self)
+
+
+def measure_grid(
+    path: DataPath,
+    model: Model,
+    *,
+    workers: Sequence[int],
+    prefetch: Sequence[int],
+    num_batches: int,
+    repeats: int,
+) -> Iterator[Trial]:
+    """Measure every combination; without workers the number of batches ahead means nothing and is not varied.
+
+    The repeats of a setting do not follow each other at once: what else the machine does for a while then falls on all
+    settings alike.
+    """
+    grid = [LoaderSettings(number, ahead) for number in workers for ahead in (prefetch if number else prefetch[:1])]
+    rounds = [[_measure_once(path, settings, model, num_batches) for settings in grid] for _ in range(repeats)]
+    for settings, *measured in zip(grid, *rounds, strict=True):
+        yield _summarize(settings, measured)
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    rate: float = 0.0
+    wait_share: float = 0.0
+    cpu_percent: float = 0.0
+    worker_bytes: int = 0
+    trouble: str = ""
+
+
+def _measure_once(path: DataPath, settings: LoaderSettings, model: Model, num_batches: int) -> _Measured:
+    loader = path.load(settings)
+    try:
+        batches = _endless(loader)
+        for batch in itertools.islice(batches, _WARM_UP):
+            model(batch)
+        waited, cpu = 0.0, _cpu_seconds()
+        begin = time.perf_counter()
+        for _ in range(num_batches):
+            started = time.perf_counter()
+            batch = next(batches)
+            waited += time.perf_counter() - started
+            model(batch)
+        seconds = time.perf_counter() - begin
+        return _Measured(
+            rate=num_batches / seconds,
+            wait_share=waited / seconds,
+            cpu_percent=100 * (_cpu_seconds() - cpu) / seconds,
+            worker_bytes=(measure_worker_bytes(loader.feed.worker_processes) or 0) * settings.num_workers,
+        )
+    except FeedError as error:
+        return _Measured(trouble=str(error))
+    finally:
+        loader.feed.close()
+
+
+def _endless(loader: EpochLoader) -> Iterator[Any]:
+    """Give the batches of one epoch after another: small sets are over before they are measured."""
+    for epoch in itertools.count():
+        loader.set_epoch(epoch)
+        yield from loader
+
+
+def _cpu_seconds() -> float:
+    """Return the processor time of this process and of the workers that it has now."""
+    total = time.process_time()
+    for child in psutil.Process().children():
+        try:
+            times = child.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system
+    return total
+
+
+def _summarize(settings: LoaderSettings, measured: Sequence[_Measured]) -> Trial:
+    whole = [one for one in measured if not one.trouble]
+    troubles = [one.trouble for one in measured if one.trouble]
+
+    def middle(name: str) -> float:
+        return float(median(getattr(one, name) for one in whole)) if whole else 0.0
+
+    return Trial(
+        num_workers=settings.num_workers,
+        prefetch_factor=settings.prefetch_factor,
+        batches_per_second=middle("rate"),
+        wait_share=middle("wait_share"),
+        cpu_percent=middle("cpu_percent"),
+        worker_bytes=int(middle("worker_bytes")),
+        crashes=len(troubles),
+        trouble=troubles[0] if troubles else "",
+    )
+
+
+def choose_trial(trials: Sequence[Trial]) -> Trial | None:
+    """Return the setting with the fewest workers, then the fewest batches ahead, among those as good as the best.
+
+    Settings that crashed in any repeat are left out; `None` where all did.
+    """
+    whole = [trial for trial in trials if not trial.crashes]
+    if not whole:
+        return None
+    best = max(trial.batches_per_second for trial in whole)
+    good = [trial for trial in whole if trial.batches_per_second >= _GOOD_ENOUGH * best]
+    return min(good, key=lambda trial: (trial.num_workers, trial.prefetch_factor))
+
+
+def render_yaml(trial: Trial) -> str:
+    """Return the settings as lines of YAML."""
+    lines = [f"dataloader_num_workers: {trial.num_workers}"]
+    if trial.num_workers:
+        lines.append(f"dataloader_prefetch_factor: {trial.prefetch_factor}")
+    return "\n".join(lines)
+
+
+class StandIn:
+    """Takes the time of a model without being one.
+
+    Args:
+        seconds: For each batch.
+        computes: Keep the processor busy meanwhile, as a model on a CPU does; otherwise sleep, as a process does that
+            waits for its GPU.
+    """
+
+    def __init__(self, seconds: float, *, computes: bool) -> None:
+        self.seconds = seconds
+        self.computes = computes
+        self._matrix = torch.ones(128, 128) if computes else None
+
+    def __call__(self, batch: Any) -> None:
+        """Take the time."""
+        if self._matrix is None:
+            time.sleep(self.seconds)
+            return
+        end = time.perf_counter() + self.seconds
+        while time.perf_counter() < end:
+            torch.mm(self._matrix, self._matrix)

@@ -1,0 +1,63 @@
+import json
+
+import pytest
+
+from tests.tiny.runs import tiny_settings, write_dataset, write_model
+from tunesmith.cli.main import main
+
+
+@pytest.fixture(scope="module")
+def run_file(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tune")
+    write_model(folder / "model")
+    write_dataset(folder / "data")
+    (folder / "run.json").write_text(json.dumps(tiny_settings(folder)), encoding="utf-8")
+    return folder / "run.json"
+
+
+def test_the_table_and_the_lines_to_paste_are_printed(run_file, capsys):
+    words = ["tune", "io", str(run_file), "--workers", "0", "--batches", "3", "--repeats", "1"]
+    assert main([*words, "--step-seconds", "0.001"]) == 0
+    text = capsys.readouterr().out
+    assert "Measured against a model that takes 1 ms a micro-batch (as given)." in text
+    assert "<- recommended" in text
+    assert text.rstrip().endswith("dataloader_num_workers: 0")
+    assert not (run_file.parent / "out").exists()
+
+
+def test_the_model_is_measured_and_json_and_a_picture_are_written(run_file, capsys, tmp_path):
+    words = ["tune", "io", str(run_file), "--workers=0", "--batches=2", "--repeats=1", "--json"]
+    assert main([*words, f"--plot={tmp_path / 'io.png'}"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["model"].endswith("ms a micro-batch (measured)")
+    assert report["recommended"]["num_workers"] == 0
+    assert (tmp_path / "io.png").is_file()
+
+
+def test_the_model_itself_can_run(run_file, capsys):
+    assert main(["tune", "io", str(run_file), "--workers=0", "--batches=2", "--repeats=1", "--model"]) == 0
+    assert "the model itself" in capsys.readouterr().out
+
+
+def test_the_log_of_an_earlier_run_knows_the_speed_of_the_model(run_file, capsys, tmp_path):
+    line = {"current_steps": 1, "step_seconds": 0.004, "data_wait_share": 0.5}
+    (tmp_path / "trainer_log.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    words = ["tune", "io", str(run_file), "--workers=0", "--batches=2", "--repeats=1"]
+    assert main([*words, f"output_dir={tmp_path}", "overwrite_output_dir=true"]) == 0
+    assert "takes 2 ms a micro-batch (from its log)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "tunesmith tune io FILE"),
+        (["memory"], "tunesmith tune io FILE"),
+        (["io", "x.yaml", "--workers", "1,two"], "--workers is '1,two'; allowed are whole numbers from 0 on"),
+        (["io", "x.yaml", "--prefetch", "0"], "--prefetch is '0'; allowed are whole numbers from 1 on"),
+        (["io", "x.yaml", "--step-seconds", "fast"], "--step-seconds is 'fast'"),
+        (["io", "x.yaml", "--step-seconds", "1", "--model"], "give one of them"),
+    ],
+)
+def test_mistakes_are_refused(words, message, capsys):
+    assert main(["tune", *words]) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,99 @@
+import pytest
+import torch
+
+from tests.tiny.models import tiny_model
+from tests.tiny.training import largest_difference, tiny_trainer, uneven_rows, weights
+from tunesmith.errors import TrainingError
+from tunesmith.training.io.halving import Halving, explain_lost_exchange, split_items
+
+
+def test_items_are_halved_in_order_and_packs_between_their_samples():
+    assert list(split_items(list("abcde"), 1)) == [list("abc"), list("de")]
+    assert list(split_items(list("abcde"), 2)) == [list("ab"), ["c"], ["d"], ["e"]]
+    assert list(split_items([["x", "y", "z"]], 1)) == [[["x", "y"]], [["z"]]]
+    assert list(split_items([["x", "y"], ["z"]], 2)) == [[["x"]], [["y"]], [["z"]]]
+    assert list(split_items(["a"], 3)) == [["a"]]
+
+
+class SmallMemory:
+    """Raises as a GPU does: in the forward pass, or in the backward pass when some gradients are there already."""
+
+    def __init__(self, objective, largest, where):
+        self.objective, self.largest, self.where = objective, largest, where
+        self.shapes, self.failures = [], 0
+
+    def __getattr__(self, name):
+        return getattr(self.objective, name)
+
+    def compute(self, model, batch):
+        positions = batch["input_ids"].numel()
+        self.shapes.append(positions)
+        fits = positions <= self.largest or not model.training
+        self.failures += not fits
+        if not fits and self.where == "forward":
+            raise torch.OutOfMemoryError("out of memory")
+        result = self.objective.compute(model, batch)
+        if not fits:
+            embedding = model.get_input_embeddings().weight
+
+            def fail(gradient):
+                embedding.grad = torch.ones_like(embedding) if embedding.grad is None else embedding.grad + 1
+                raise torch.OutOfMemoryError("out of memory")
+
+            result.total.register_hook(fail)
+        return result
+
+
+def train(folder, rows, largest=None, where="forward", **settings):
+    model = tiny_model("llama")
+    options = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 2, "logging_steps": 1, **settings}
+    trainer = tiny_trainer(folder, rows, model=model, **options)
+    if largest is not None:
+        trainer.objective = SmallMemory(trainer.objective, largest, where)
+    trainer.train()
+    losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
+    return trainer, weights(model), losses
+
+
+@pytest.mark.parametrize("where", ["forward", "backward"])
+@pytest.mark.parametrize("layout", ["padded", "flat"])
+def test_a_step_that_does_not_fit_is_done_in_parts_with_the_same_gradient(tmp_path, caplog, where, layout):
+    rows = uneven_rows(32, seed=3)
+    _, expected, whole_losses = train(tmp_path / "whole", rows, layout=layout)
+    trainer, found, losses = train(tmp_path / "parts", rows, largest=60, where=where, layout=layout)
+    assert trainer.objective.failures > 0
+    assert largest_difference(expected, found) < 1e-6
+    assert losses == pytest.approx(whole_losses, rel=1e-5)
+    assert "it is done in 2 parts, with the same rows and the same gradient" in caplog.text
+    assert trainer.state.global_step == 2
+
+
+def test_batches_of_a_size_that_failed_are_not_tried_whole_again(tmp_path):
+    rows = [row for row in uneven_rows(400) if len(row["input_ids"]) == 20][:16]
+    trainer, _, _ = train(tmp_path, rows, largest=100, per_device_train_batch_size=4, gradient_accumulation_steps=1)
+    assert trainer.objective.failures == 0
+    trainer, _, _ = train(tmp_path, rows, largest=70, per_device_train_batch_size=4, gradient_accumulation_steps=1)
+    assert trainer.objective.failures == 1  # 80 positions, once
+    assert trainer.objective.shapes == [80] + [40] * 8
+
+
+def test_a_row_that_does_not_fit_by_itself_stops_the_run(tmp_path):
+    with pytest.raises(TrainingError, match="holds a single row and cannot be halved"):
+        train(tmp_path, uneven_rows(8), largest=3)
+
+
+def test_packed_rows_are_halved_between_samples(tmp_path):
+    rows = uneven_rows(8, seed=5)
+    packs = [rows[:4], rows[4:]]
+    options = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 1, "layout": "flat"}
+    _, expected, _ = train(tmp_path / "whole", packs, **options)
+    trainer, found, _ = train(tmp_path / "parts", packs, largest=40, **options)
+    assert trainer.objective.failures > 0
+    assert largest_difference(expected, found) < 1e-6
+
+
+def test_the_level_follows_from_what_did_not_fit():
+    halving = Halving(lambda number: [], list, too_large=64)
+    levels = [halving.first_level({"input_ids": torch.zeros(1, size)}) for size in (63, 64, 127, 128, 300)]
+    assert levels == [0, 1, 1, 2, 3]
+    assert "exchanging" in str(explain_lost_exchange())

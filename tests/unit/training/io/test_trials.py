@@ -1,0 +1,100 @@
+import time
+
+import pytest
+
+from tests.unit.training.io.sources import Rows, ids_of, refuse
+from tunesmith.data.loading.samplers import SequentialSampler
+from tunesmith.runtime.ranks import Ranks
+from tunesmith.training.io.trials import DataPath, StandIn, Trial, choose_trial, measure_grid, render_yaml
+from tunesmith.training.io.tuning import TuningReport, default_workers, draw_trials
+from tunesmith.training.loaders import ProcessBatches
+
+
+def path_of(rows):
+    return DataPath(rows, ids_of, lambda: ProcessBatches(SequentialSampler(len(rows)), 2, Ranks()))
+
+
+def trial(workers, rate, prefetch=2, **fields):
+    return Trial(workers, prefetch, rate, 0.1, 100.0, 2**20, **{"crashes": 0, **fields})
+
+
+def grid(rows, seconds=0.0, workers=(0,), prefetch=(2,), num_batches=6, repeats=1):
+    return list(
+        measure_grid(
+            path_of(rows), StandIn(seconds, computes=False),
+            workers=workers, prefetch=prefetch, num_batches=num_batches, repeats=repeats,
+        )
+    )  # fmt: skip
+
+
+def test_rate_and_waiting_are_measured():
+    (found,) = grid(Rows(seconds=0.01), seconds=0.02)
+    assert found.batches_per_second == pytest.approx(25, rel=0.3)  # two rows of 10 ms, and 20 ms
+    assert found.wait_share == pytest.approx(0.5, abs=0.15)
+    assert (found.num_workers, found.crashes, found.worker_bytes) == (0, 0, 0)
+
+
+def test_a_small_set_is_gone_over_again():
+    (found,) = grid(Rows(num_rows=4), num_batches=20)
+    assert found.crashes == 0
+
+
+@pytest.mark.processes
+def test_workers_are_measured_with_their_memory():
+    none, one = grid(Rows(seconds=0.02), seconds=0.05, workers=(0, 1), prefetch=(3,))
+    assert one.batches_per_second > none.batches_per_second
+    assert one.worker_bytes > 2**20
+    assert one.prefetch_factor == 3
+
+
+def test_a_crash_is_counted_and_told_and_not_recommended():
+    (found,) = grid(Rows(trouble={3: refuse}), repeats=2)
+    assert found.crashes == 2
+    assert "failed at row 3" in found.trouble
+    assert choose_trial([found]) is None
+    assert choose_trial([found, trial(2, 1.0)]).num_workers == 2
+
+
+def test_the_fewest_workers_among_those_as_good_as_the_best_are_recommended():
+    trials = [trial(0, 5.0), trial(2, 9.8, prefetch=4), trial(2, 9.75), trial(8, 10.0), trial(4, 9.9, crashes=1)]
+    assert choose_trial(trials) is trials[2]
+
+
+def test_what_to_paste_has_no_prefetch_without_workers():
+    assert render_yaml(trial(0, 1.0)) == "dataloader_num_workers: 0"
+    assert render_yaml(trial(3, 1.0, prefetch=4)) == "dataloader_num_workers: 3\ndataloader_prefetch_factor: 4"
+
+
+def test_a_stand_in_takes_its_time():
+    for computes in (False, True):
+        begin = time.perf_counter()
+        StandIn(0.02, computes=computes)(None)
+        assert 0.02 <= time.perf_counter() - begin < 0.2
+
+
+def test_the_table_marks_the_recommended_line_and_ends_with_yaml():
+    report = TuningReport((trial(0, 5.0), trial(2, 10.0), trial(4, 9.0, crashes=1, trouble="out of memory")), "a model")
+    text = report.render()
+    assert text.splitlines()[2].split("  ")[-1].strip() == "crashes"
+    assert "      2         2      10.00    10.0%  100%          1 MiB        0  <- recommended" in text
+    assert "out of memory" in text
+    assert text.endswith("dataloader_num_workers: 2\ndataloader_prefetch_factor: 2")
+    assert report.to_dict()["recommended"]["num_workers"] == 2
+
+
+def test_nothing_is_recommended_where_everything_crashed():
+    report = TuningReport((trial(0, 0.0, crashes=1, trouble="broken"),), "a model")
+    assert "nothing can be recommended" in report.render()
+    assert report.to_dict()["recommended"] is None
+
+
+def test_numbers_of_workers_double_from_none():
+    numbers = default_workers()
+    assert numbers[:3] == [0, 1, 2]
+    assert numbers[-1] <= 8
+
+
+def test_a_picture_is_drawn(tmp_path):
+    for trials in ([trial(0, 5.0), trial(1, 6.0), trial(2, 7.0, prefetch=4)], [trial(0, 1.0)]):
+        draw_trials(trials, tmp_path / "io.png")
+        assert (tmp_path / "io.png").read_bytes()[:4] == b"\x89PNG"

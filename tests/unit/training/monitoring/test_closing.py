@@ -1,0 +1,51 @@
+import pytest
+
+from tests.unit.training.io.sources import Rows, feed_of
+from tunesmith.training.io.settings import LoaderSettings
+from tunesmith.training.monitoring.account import PHASES, PhaseTimes
+from tunesmith.training.monitoring.closing import render_feeding, render_minutes
+
+
+def seconds(**named):
+    return [named.get(phase, 0.0) for phase in PHASES]
+
+
+def fed(batches, made_seconds, workers=0, **policy):
+    feed = feed_of(Rows(), workers, **policy)
+    feed.record.batches, feed.record.made_seconds = batches, made_seconds
+    return feed
+
+
+def test_a_run_that_waited_is_told_how_many_workers_would_keep_up():
+    times = PhaseTimes([seconds(data=261.0, forward=200.0, backward=381.0)])
+    text = render_feeding(times, fed(4300, 843.0))
+    assert text == (
+        "Data waiting 31.0% of 14m02s; the loader makes 5.1 batches/s and the model takes 7.4; "
+        "workers were 0 (dataloader_num_workers); with 2 it would keep up."
+    )
+
+
+def test_a_run_that_did_not_wait_needs_nothing():
+    text = render_feeding(PhaseTimes([seconds(data=0.1, forward=50.0)]), fed(100, 0.1, tunes_workers=True))
+    assert text == (
+        "Data waiting 0.2% of 50.1s; the loader makes 1e+03 batches/s and the model takes 2; "
+        "workers were 0, as the run found out."
+    )
+
+
+def test_the_process_that_waited_most_is_named():
+    feed = fed(10, 1.0, 2, tunes_workers=True)
+    feed.record.changes.append("something")
+    feed.settings = LoaderSettings(2)
+    text = render_feeding(PhaseTimes([seconds(data=1.0, forward=9.0), seconds(data=4.0, forward=6.0)]), feed)
+    assert text.startswith("Data waiting 40.0% of 10.0s in process 1, which waited most; the loader makes 20 batches/s")
+    assert "workers were 2 at the end, as the run found out" in text
+
+
+def test_nothing_fetched_says_nothing_about_rates():
+    assert render_feeding(PhaseTimes([seconds(other=1.0)]), fed(0, 0.0)) == "Data waiting 0.0% of 1.0s."
+
+
+@pytest.mark.parametrize(("value", "text"), [(3.25, "3.2s"), (842, "14m02s"), (3600, "1h00m00s"), (7384, "2h03m04s")])
+def test_durations_read_like_speech(value, text):
+    assert render_minutes(value) == text
