@@ -6,6 +6,7 @@ import torch
 from tests.tiny.models import tiny_model
 from tests.tiny.training import tiny_trainer, uneven_rows
 from tunesmith.models.checkpointing import measure_free_memory
+from tunesmith.training.io.settings import LoaderPolicy, LoaderSettings
 from tunesmith.training.monitoring.log import LOG_FILE, read_log
 from tunesmith.training.run import run_training
 
@@ -45,7 +46,7 @@ def test_batches_are_pinned_for_the_way_to_the_gpu(gpu, tmp_path):
             model=tiny_model("llama"),
             layout="flat",
             use_cpu=False,
-            dataloader_num_workers=workers,
+            plan={"loading": LoaderPolicy(start=LoaderSettings(workers), pins_memory=True)},
         )
         batch = next(iter(trainer.get_train_dataloader()))
         assert batch["input_ids"].is_pinned()

@@ -33,7 +33,8 @@ class LoadingConfig:
     dataset_cache_dir: PathText | None = None
     """Folder for prepared data; `~/.cache/tunesmith` when not set.
 
-    Put it on a fast disk. Costs about 4 bytes per token."""
+    Put it on a fast disk, or in memory (`/dev/shm/tunesmith`): data that was prepared before is copied there, after a
+    look at whether it fits. Costs about 4 bytes per token."""
 
     dataloader_num_workers: Literal["auto"] | NonNegativeInt = "auto"
     """Processes per device that make batches.
@@ -67,6 +68,13 @@ class LoadingConfig:
     """Leave out the rows that do not fill the last micro-batch of an epoch.
 
     They are counted as dropped. Not needed for correctness: short batches are weighted exactly."""
+
+    tokens_per_device_batch: PositiveInt | None = None
+    """Most tokens of a micro-batch on each device, padding included, instead of a number of rows.
+
+    Rows of similar length are put together until the budget is full, so that long rows cannot blow up memory and short
+    ones keep the device busy. Then `per_device_train_batch_size` is not used. A row that is longer than the budget
+    makes a micro-batch by itself; keep it at `cutoff_len` or more."""
 
     train_sampling_strategy: Literal["random", "sequential", "group_by_length"] = "random"
     """Order of the rows: shuffled every epoch, as they are, or shuffled with rows of similar length together.

@@ -165,6 +165,12 @@ def _while_streaming(config: "RunConfig") -> Iterator[Unused]:
         yield keys, "`streaming: true` keeps nothing, and its workers are those of `dataloader_num_workers`"
 
 
+def _with_a_token_budget(config: "RunConfig") -> Iterator[Unused]:
+    if config.loading.tokens_per_device_batch is not None:
+        keys = ("per_device_train_batch_size", "group_by_length", "dataloader_drop_last")
+        yield keys, f"micro-batches are made by tokens ({config.cite('tokens_per_device_batch')})"
+
+
 def _without_conversations(config: "RunConfig") -> Iterator[Unused]:
     if config.objective.stage == "pt":
         yield ("template",), "plain text (`stage: pt`) is learnt as it is"
@@ -224,6 +230,7 @@ _UNUSED: tuple[Callable[["RunConfig"], Iterator[Unused]], ...] = (
     _without_a_mixture,
     _with_an_old_adapter,
     _without_quantization,
+    _with_a_token_budget,
     _without_conversations,
     _without_preferences,
     _without_tokens,

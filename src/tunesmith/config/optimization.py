@@ -61,12 +61,27 @@ Schedule = Literal[
 ]
 
 
+DEFAULT_BATCH_SIZE = 8
+"""Rows of a micro-batch where nobody says otherwise."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class OptimizationSettings:
     """How a step changes the weights."""
 
-    per_device_train_batch_size: PositiveInt = 8
-    """Rows (or packed rows) of one micro-batch on each device. Memory for activations grows with it."""
+    per_device_train_batch_size: Literal["auto"] | PositiveInt = DEFAULT_BATCH_SIZE
+    """Rows (or packed rows) of one micro-batch on each device. Memory for activations grows with it.
+
+    `auto` tries on the longest rows how many fit, and makes steps of 8 times `gradient_accumulation_steps` rows for
+    each device of as few micro-batches as that allows: memory is used, and the steps are the same on every machine."""
+
+    @property
+    def batch_size(self) -> int:
+        """`per_device_train_batch_size` as a number; of a run that has found one out, where it was `auto`."""
+        size = self.per_device_train_batch_size
+        if size == "auto":
+            raise ValueError("the batch size has not been found out yet")
+        return size
 
     gradient_accumulation_steps: PositiveInt = 1
     """Micro-batches per optimizer step.

@@ -62,7 +62,7 @@ def resolve_gradient_checkpointing(model: nn.Module, config: RunConfig, precisio
     """
     asked = False if config.model.disable_gradient_checkpointing else config.model.gradient_checkpointing
     base = find_base_model(model)
-    tokens = config.training.per_device_train_batch_size * config.data.cutoff_len
+    tokens = config.training.batch_size * config.data.cutoff_len
 
     def estimate(*, enabled: bool) -> TrainingMemory:
         return estimate_training_memory(

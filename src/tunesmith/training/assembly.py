@@ -38,6 +38,7 @@ from tunesmith.training.callbacks.samples import SamplePrinter, SamplePrompt
 from tunesmith.training.callbacks.schedule import FollowSchedule
 from tunesmith.training.checkpoints import RowOrder
 from tunesmith.training.io.settings import describe_rows_of, resolve_policy
+from tunesmith.training.io.token_batches import find_token_batches
 from tunesmith.training.lineage import decisive_settings
 from tunesmith.training.monitoring.log import LOG_FILE, LogFile
 from tunesmith.training.monitoring.progress import Progress
@@ -119,6 +120,9 @@ def assemble_trainer(parts: RunParts, point: ResumePoint | None) -> AssembledTra
             settings=decisive_settings(parts.config),
             sampler=sampler,
             stream=parts.data.stream,
+            token_batches=None
+            if parts.data.train is None
+            else find_token_batches(parts.config, parts.data.train.lengths, parts.layout, parts.ranks),
             save_total_limit=parts.config.training.save_total_limit,
             optimization=parts.config.training,
             trained_for=CompressionScheme.of(parts.config.quantization),
@@ -155,16 +159,17 @@ def _row_order(parts: RunParts) -> tuple[RowOrder, EpochSampler | None]:
         strategy = "sequential"
     order = RowOrder(
         num_rows=0 if rows is None else len(rows),
-        per_device_train_batch_size=training.per_device_train_batch_size,
+        per_device_train_batch_size=training.batch_size,
         gradient_accumulation_steps=training.gradient_accumulation_steps,
         num_processes=parts.ranks.world_size,
         seed=seed,
         strategy=strategy if parts.data.stream is None else f"streaming, {strategy}",
         drop_last=config.loading.dataloader_drop_last,
+        tokens_per_device_batch=config.loading.tokens_per_device_batch,
     )
     if rows is None:
         return order, None
-    batch_size = training.per_device_train_batch_size * parts.ranks.world_size
+    batch_size = training.batch_size * parts.ranks.world_size
     return order, build_sampler(strategy, rows.lengths, batch_size=batch_size, seed=seed)
 
 

@@ -39,6 +39,7 @@ class RowOrder:
 
     strategy: str
     drop_last: bool
+    tokens_per_device_batch: int | None = None
 
     def differences(self, recorded: Mapping[str, Any]) -> list[str]:
         """Return one line per setting that is not as recorded."""

@@ -41,7 +41,7 @@ def begin_adapter(parts: RunParts) -> None:
 
 def _first_batches(parts: RunParts) -> list[Batch]:
     """Return batches spread over the training set: the same ones in every process, so that adapters begin alike."""
-    rows, size = parts.data.train, parts.config.training.per_device_train_batch_size
+    rows, size = parts.data.train, parts.config.training.batch_size
     assert rows is not None, "a run that trains has rows"
     wanted = min(len(rows), _NUM_BATCHES * size)
     places = [index * len(rows) // wanted for index in range(wanted)]

@@ -12,7 +12,7 @@ labels: it takes part in the communication and adds nothing to any sum.
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -24,6 +24,22 @@ from tunesmith.data.loading.samplers import EpochSampler
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.io.feed import BatchFeed
 from tunesmith.training.io.settings import LoaderPolicy
+
+
+class EpochBatches(Protocol):
+    """The micro-batches of one process in each epoch, as lists of row numbers."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of an epoch, counted from 0."""
+        ...
+
+    def __len__(self) -> int:
+        """Return the number of micro-batches, the same on every process and in every epoch."""
+        ...
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Yield the micro-batches of this process."""
+        ...
 
 
 def count_batches(num_rows: int, batch_size: int, num_processes: int, *, drop_last: bool) -> int:
@@ -94,7 +110,7 @@ class EpochLoader(DataLoader[Any]):
     feed then begins at the right place, and no batch is made to be thrown away.
     """
 
-    def __init__(self, feed: BatchFeed, batches: ProcessBatches) -> None:
+    def __init__(self, feed: BatchFeed, batches: EpochBatches) -> None:
         self.feed = feed
         self.batches = batches
         super().__init__(
@@ -113,7 +129,7 @@ class EpochLoader(DataLoader[Any]):
 class _Positions:
     """Opens an epoch and counts its batches."""
 
-    def __init__(self, feed: BatchFeed, batches: ProcessBatches) -> None:
+    def __init__(self, feed: BatchFeed, batches: EpochBatches) -> None:
         self._feed = feed
         self._batches = batches
 
@@ -155,7 +171,7 @@ def _as_it_is(batch: Any) -> Any:
 def build_loader(
     dataset: Any,
     collator: Collator,
-    batches: ProcessBatches,
+    batches: EpochBatches,
     *,
     policy: LoaderPolicy | None = None,
     ranks: Ranks | None = None,

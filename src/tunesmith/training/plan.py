@@ -11,6 +11,9 @@ from tunesmith.objectives import Objective
 from tunesmith.objectives.feedback import FeedbackObjective
 from tunesmith.objectives.preference import PreferenceObjective
 from tunesmith.training.assembly import RunParts
+from tunesmith.training.io.planning import find_loading_notes, render_loading
+from tunesmith.training.io.settings import resolve_policy
+from tunesmith.training.io.token_batches import TokenBatches, find_token_batches
 from tunesmith.training.resume import ResumePoint
 from tunesmith.training.schedule import Schedule
 
@@ -37,6 +40,12 @@ def _lines(parts: RunParts, point: ResumePoint | None) -> Iterator[tuple[str, st
     yield "batches", _batches(parts)
     if parts.schedule is not None:
         yield "steps", _steps(parts, parts.schedule, point)
+    if parts.schedule is not None and parts.data.train is not None:
+        policy = resolve_policy(config.loading, parts.arguments.device.type)
+        batches = (parts.schedule.steps_per_epoch or 0) * config.training.gradient_accumulation_steps
+        yield "loading", render_loading(policy, parts.ranks, batches)
+        for note in find_loading_notes(policy, parts.ranks, _token_batches(parts)):
+            yield "note", note
     if loaded.memory is not None:
         yield "memory", f"about {loaded.memory.total / 1e9:.1f} GB at the longest rows"
     for item in parts.data.sets:
@@ -107,15 +116,24 @@ def _batches(parts: RunParts) -> str:
 
 def _steps(parts: RunParts, schedule: Schedule, point: ResumePoint | None) -> str:
     training = parts.config.training
-    factors = f"{training.per_device_train_batch_size} x {training.gradient_accumulation_steps} accumulated"
+    size: int | str = training.batch_size
+    about = ""
+    if parts.config.loading.tokens_per_device_batch is not None:
+        size, about = f"{parts.config.loading.tokens_per_device_batch:,} tokens", "about "
+    factors = f"{size} x {training.gradient_accumulation_steps} accumulated"
     if parts.ranks.world_size > 1:
         factors += f" x {parts.ranks.world_size} processes"
-    text = f"{schedule.total_steps:,}, each of {schedule.rows_per_step:,} rows ({factors})"
+    text = f"{schedule.total_steps:,}, each of {about}{schedule.rows_per_step:,} rows ({factors})"
     if schedule.steps_per_epoch is not None:
         text += f", {schedule.total_steps / schedule.steps_per_epoch:.2f} epochs"
     elif parts.data.stream is not None and (epochs := parts.data.stream.options.epochs) is not None:
         text += f", or fewer: it ends after {epochs} pass{'' if epochs == 1 else 'es'} over the rows"
     return text if point is None else f"{text}; going on after step {point.manifest.step:,}"
+
+
+def _token_batches(parts: RunParts) -> TokenBatches | None:
+    rows = parts.data.train
+    return None if rows is None else find_token_batches(parts.config, rows.lengths, parts.layout, parts.ranks)
 
 
 def _name(dtype: torch.dtype) -> str:

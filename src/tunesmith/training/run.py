@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from transformers.utils import logging as transformers_logging
 from tunesmith.config import RunConfig
 from tunesmith.config.objective import COMPLETION_STAGES
 from tunesmith.data import PreparedData, prepare_data
+from tunesmith.data.batches import BatchLayout
 from tunesmith.data.chat import resolve_template
 from tunesmith.inference.load import load_run_tokenizer
 from tunesmith.models import load_model, resolve_attention, resolve_device, resolve_precision
@@ -27,6 +28,8 @@ from tunesmith.training.arguments import build_training_arguments
 from tunesmith.training.assembly import AssembledTrainer, RunParts, assemble_trainer
 from tunesmith.training.callbacks.custom import find_callbacks
 from tunesmith.training.first_weights import begin_adapter
+from tunesmith.training.io.batch_size import begin_small, settle_batch_size
+from tunesmith.training.io.token_batches import find_token_batches
 from tunesmith.training.layout import resolve_layout
 from tunesmith.training.lineage import check_same_run
 from tunesmith.training.objective import build_run_objective
@@ -70,7 +73,9 @@ def _run(config: RunConfig) -> TrainingResult:
     point = resolve_resume_point(training.resume_from_checkpoint, training.output_dir or ".")
     if point is not None:
         check_same_run(config, point.manifest.settings, point.path)
-    parts = prepare_parts(config)
+    parts = prepare_parts(begin_small(config))
+    if training.per_device_train_batch_size == "auto" and parts.trains:
+        parts = _with_batch_size(parts, settle_batch_size(parts, point))
     if point is None and parts.trains:
         begin_adapter(parts)
     assembled = assemble_trainer(parts, point)
@@ -111,7 +116,7 @@ def prepare_parts(config: RunConfig) -> RunParts:
     tokenizer = load_run_tokenizer(config)
     template = None if config.objective.stage == "pt" else resolve_template(config.data, tokenizer)
     data = prepare_data(config, tokenizer, template, ranks)
-    schedule = _resolve_schedule(config, data, ranks)
+    schedule = _resolve_schedule(config, data, layout, ranks)
     if template is not None:
         template.apply_to_tokenizer(tokenizer)
     # Before the model: the adapter's weights are drawn, and cuBLAS takes its settings at the first product.
@@ -123,14 +128,28 @@ def prepare_parts(config: RunConfig) -> RunParts:
     return RunParts(config, ranks, arguments, tokenizer, template, data, loaded, layout, objective, schedule)
 
 
-def _resolve_schedule(config: RunConfig, data: PreparedData, ranks: Ranks) -> Schedule | None:
+def _with_batch_size(parts: RunParts, config: RunConfig) -> RunParts:
+    """Return the parts of a run whose batch size has been found out."""
+    return replace(
+        parts,
+        config=config,
+        arguments=build_training_arguments(config, parts.loaded.precision.autocast_dtype, parts.ranks),
+        schedule=_resolve_schedule(config, parts.data, parts.layout, parts.ranks),
+    )
+
+
+def _resolve_schedule(config: RunConfig, data: PreparedData, layout: BatchLayout, ranks: Ranks) -> Schedule | None:
     """Return the length of the training, or `None` where none is asked for. Asking for nothing is asking for it."""
     training = config.training
     if not training.do_train and (training.do_eval or training.do_predict):
         return None
     if data.stream is not None:
         return stream_schedule(config, ranks)
-    return estimate_schedule(config, 0 if data.train is None else len(data.train), ranks)
+    if data.train is None:
+        return estimate_schedule(config, 0, ranks)
+    return estimate_schedule(
+        config, len(data.train), ranks, find_token_batches(config, data.train.lengths, layout, ranks)
+    )
 
 
 def _train(parts: RunParts, assembled: AssembledTrainer, point: ResumePoint | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from tunesmith.data.streaming.source import StreamSource
 from tunesmith.models.quantization.qat import CompressionScheme
 from tunesmith.training.checkpoints import RowOrder
 from tunesmith.training.io.settings import LoaderPolicy
+from tunesmith.training.io.token_batches import TokenBatches
 from tunesmith.training.optimizers import LoraPlusRates
 
 ScoreAnswers = Callable[[Any, str], dict[str, float]]
@@ -27,6 +28,9 @@ class TrainerPlan:
 
     stream: StreamSource | None = None
     """Rows that are read while the run goes on, in place of a training set and its order."""
+
+    token_batches: TokenBatches | None = None
+    """The micro-batches of training where they go by tokens instead of rows."""
 
     loading: LoaderPolicy = field(default_factory=LoaderPolicy)
     """How batches are made ahead of time."""

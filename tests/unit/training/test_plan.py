@@ -40,3 +40,19 @@ def test_a_run_that_only_measures_has_no_steps(make_parts):
 
 def test_settings_without_effect_are_noted(make_parts):
     assert "`max_steps: 3` decides the length" in lines_of(make_parts(max_steps=3))["note"]
+
+
+def test_the_plan_says_how_batches_are_made(make_parts):
+    assert "loading:   as many workers as keep up" in render_plan(make_parts(), None)
+    text = render_plan(make_parts(dataloader_num_workers=2), None)
+    assert "loading:   2 workers, 2 batches ahead each; about " in text
+    assert "loading:   batches are made in the training process" in render_plan(
+        make_parts(dataloader_num_workers=0), None
+    )
+
+
+def test_the_plan_says_what_a_budget_of_tokens_comes_to(make_parts):
+    text = render_plan(make_parts(tokens_per_device_batch=60), None)
+    assert "each of about" in text
+    assert "60 tokens x 1 accumulated" in text
+    assert "rows are longer than `tokens_per_device_batch`" in text

@@ -378,3 +378,11 @@ def test_answers_are_generated_where_trained_and_frozen_weights_differ_in_type(p
         max_new_tokens=3,
     )
     assert run_training(config).metrics["predict_num_predictions"] == 2
+
+
+def test_micro_batches_by_tokens_train_on_every_row(place, tmp_path):
+    config = tiny_run(place, output_dir=str(tmp_path), tokens_per_device_batch=160, num_train_epochs=2)
+    result = run_training(config)
+    assert result.state.global_step == result.state.max_steps
+    assert result.trainer.meter.real_tokens == 2 * int(result.trainer.train_dataset.lengths.sum())
+    assert not result.is_interrupted

@@ -16,6 +16,7 @@ from typing import Any
 
 from tunesmith.data.loading.encoded import DamagedFileError, EncodedRows, EncodedRowsWriter
 from tunesmith.data.loading.locks import LockTimes, LockWatch, WriterLock
+from tunesmith.data.loading.room import check_room
 from tunesmith.errors import DataError
 from tunesmith.runtime.ranks import Ranks
 
@@ -51,8 +52,10 @@ class RowCache:
     """How long the other processes of a run leave it to the first one on their machine to begin writing."""
 
     poll_seconds: float = 0.2
+    origin: Path | None = None
+    """Another folder, on a larger and slower disk, from which prepared data is copied rather than prepared again."""
 
-    def obtain(self, key: str, write: WriteRows, *, overwrite: bool = False) -> EncodedRows:
+    def obtain(self, key: str, write: WriteRows, *, overwrite: bool = False, expected_bytes: int = 0) -> EncodedRows:
         """Return the rows of a key, writing them if they are not there yet.
 
         Exactly one of the processes that ask for a key at the same time writes; the others wait for its file. If the
@@ -61,6 +64,7 @@ class RowCache:
         Args:
             key: Everything the rows depend on, as a short text that can be part of a file name.
             write: Called in the one process that writes.
+            expected_bytes: About how much there will be, for a look at the room there is. 0 where nobody knows.
             overwrite: Write again even if the rows are there. Only the first process of a machine does so: the others
                 can use the old file, which has the same content.
 
@@ -72,7 +76,14 @@ class RowCache:
             self.folder.mkdir(parents=True, exist_ok=True)
             rewrite = overwrite and self.ranks.is_local_main
             rows = None if rewrite else self._read(path)
-            return self._write_or_wait(path, write, rewrite=rewrite) if rows is None else rows
+            if rows is not None:
+                return rows
+            prepared = None if self.origin is None or overwrite else self._read(self.origin / path.name)
+            if prepared is not None:
+                write, expected_bytes = _copying(prepared), prepared.path.stat().st_size
+            if self.ranks.is_local_main:
+                check_room(self.folder, expected_bytes)
+            return self._write_or_wait(path, write, rewrite=rewrite)
         except OSError as error:
             if error.errno in _FOLDER_ERRORS:
                 raise DataError(
@@ -141,3 +152,15 @@ class RowCache:
         deadline = time.monotonic() + self.head_start_seconds
         while time.monotonic() < deadline and not path.exists() and not lock.exists():
             time.sleep(self.poll_seconds)
+
+
+def _copying(rows: EncodedRows) -> WriteRows:
+    """Return what writes rows that lie elsewhere."""
+
+    def write(writer: EncodedRowsWriter) -> Mapping[str, Any]:
+        logger.info("Copying prepared data from %s.", rows.path)
+        for chunk in rows.chunks:
+            writer.write(chunk)
+        return rows.metadata
+
+    return write

@@ -17,6 +17,7 @@ from tunesmith.objectives.means import mean_tensors
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.callbacks.guards import StepRecord
 from tunesmith.training.checkpoints import checkpoint_path
+from tunesmith.training.io.device_copies import DeviceCopies
 from tunesmith.training.io.failures import FeedError
 from tunesmith.training.io.feed import BatchFeed
 from tunesmith.training.io.halving import Halving, StepBatches, explain_lost_exchange, explain_too_long
@@ -45,6 +46,9 @@ class FedTrainer(Trainer):
     halving: Halving | None = None
     """Does micro-batches in parts that do not fit into memory as a whole."""
 
+    _copies: DeviceCopies | None = None
+    """Batches on their way to the GPU; `None` without one."""
+
     _loss_before_step: Tensor | float = 0.0
     _ranks: Ranks
     _is_in_training_mode: bool
@@ -52,6 +56,8 @@ class FedTrainer(Trainer):
     def _watch_time(self) -> None:
         """Begin the account of time; called once, when the device is known."""
         self.meter.account.use_events(find_events(self.args.device))
+        if self.args.device.type == "cuda":
+            self._copies = DeviceCopies(self.args.device)
         self.add_callback(_StepBorders(self.meter.account))
 
     def _open_stream(self) -> None:
@@ -76,7 +82,7 @@ class FedTrainer(Trainer):
             return self.stream
         if self.train_dataset is None or self.plan.sampler is None:
             raise ValueError("this trainer was made without a training set")
-        batches = ProcessBatches(
+        batches = self.plan.token_batches or ProcessBatches(
             self.plan.sampler,
             self.args.per_device_train_batch_size,
             self._ranks,
@@ -203,7 +209,10 @@ class FedTrainer(Trainer):
 
     def _prepare_inputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Move a batch to the device, without the keys that are not for the model."""
-        return {key: self._moved(value) for key, value in inputs.items() if key not in BOOKKEEPING_KEYS}
+        copied = {} if self._copies is None else self._copies.take(inputs)
+        # Whatever was put into the batch since its copy began is copied now.
+        rest = [key for key in inputs if key not in copied and key not in BOOKKEEPING_KEYS]
+        return {**copied, **{key: self._moved(inputs[key]) for key in rest}}
 
     def _moved(self, value: Any) -> Any:
         if isinstance(value, Tensor):
@@ -229,9 +238,13 @@ class FedTrainer(Trainer):
             return self._run_whole(model, inputs, num_items_in_batch)
         step.levels[number] = self.halving.first_level(inputs)
         try:
-            return self._run_parts(model, number, num_items_in_batch)
+            loss = self._run_parts(model, number, num_items_in_batch)
         except torch.OutOfMemoryError as error:
             failure = error
+        else:
+            if self._copies is not None and self.feed is not None and step.number == len(step.batches):
+                self._look_ahead()
+            return loss
         while True:  # outside of the handler, which keeps what did not fit alive
             self._check_repeatable(number, failure)
             del failure
@@ -240,6 +253,15 @@ class FedTrainer(Trainer):
                 return self._repeat_step(model, number, num_items_in_batch)
             except torch.OutOfMemoryError as error:
                 failure = error
+
+    def _look_ahead(self) -> None:
+        """Fetch the next step's batches, and copy them, while the GPU works on this step's backward pass."""
+        assert self._copies is not None
+        assert self.feed is not None
+        done = torch.cuda.current_stream(self.args.device).record_event()
+        self._copies.clear()
+        for batch in self.feed.look_ahead(self.args.gradient_accumulation_steps, lambda: not done.query()):
+            self._copies.start(batch)
 
     def _run_whole(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None) -> Tensor:
         account = self.meter.account

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -77,6 +78,8 @@ class BatchFeed:
         self._plan: BatchPlan = []
         self._position = 0
         self._pipes: list[WorkerPipe] = []
+        self._ahead: deque[MadeBatch] = deque()
+        self._error: FeedError | None = None
         self._wanted: Change | None = None
         self._failures = 0
         self._since_failure = 0
@@ -104,16 +107,43 @@ class BatchFeed:
             self._seek(position)
         elif self.settings.num_workers and not self._pipes:
             self._start_workers(self._position)
-        if self._wanted is not None and len(self._pipes) <= 1:
+        if self._wanted is not None and len(self._pipes) <= 1 and not self._ahead:
             self._apply(self._wanted)
+        if self._error is not None and not self._ahead:
+            raise self._error
         started = time.perf_counter()
+        made = self._ahead.popleft() if self._ahead else self._wait_for(position)
+        self._note(made, started)
+        self._position += 1
+        return made.batch
+
+    def look_ahead(self, most: int, is_time: Callable[[], bool]) -> list[Any]:
+        """Fetch batches that come next while the device is busy anyway, and return those that are new.
+
+        Args:
+            most: Batches to have ahead at most; none beyond the end of the epoch.
+            is_time: Asked before each batch; false when the device has nothing left to do.
+        """
+        fetched = []
+        while self._error is None and len(self._ahead) < most and is_time():
+            position = self._position + len(self._ahead)
+            if position >= len(self._plan) or self._wanted is not None:
+                break
+            try:
+                made = self._wait_for(position)
+            except FeedError as error:  # all processes have to hear of it at the same place: when it is due
+                self._error = error
+                break
+            self._ahead.append(made)
+            fetched.append(made.batch)
+        return fetched
+
+    def _wait_for(self, position: int) -> MadeBatch:
         with self.watching(f"batch {position + 1} of {len(self._plan)}"):
             self._is_waiting = True
             made = self._make(position)
             self._is_waiting = False
-        self._note(made, started)
-        self._position += 1
-        return made.batch
+        return made
 
     def close(self) -> None:
         """Let all workers go."""
@@ -182,6 +212,7 @@ class BatchFeed:
             pipe.close()
         self._pipes = self._pipes[-1:]
         self._position = position
+        self._ahead.clear()
         self._handed_over = None
         if not self._pipes:
             if start and self.settings.num_workers:
@@ -267,7 +298,7 @@ class BatchFeed:
         self.record.changes.append(f"{trouble.what}; it {text}.")
         logger.warning("%s", trouble.render(f"The loader {text}."))
         if fewer:
-            self._start_workers(self._position)
+            self._start_workers(self._position + len(self._ahead))
 
     # -- measuring ---------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.io.bounds import measure_worker_bytes
 from tunesmith.training.io.failures import FeedError
 from tunesmith.training.io.settings import LoaderPolicy, LoaderSettings
-from tunesmith.training.loaders import EpochLoader, ProcessBatches, build_loader
+from tunesmith.training.loaders import EpochBatches, EpochLoader, build_loader
 
 _GOOD_ENOUGH = 0.97
 """Share of the best rate from which on the setting with the fewest workers is preferred."""
@@ -32,7 +32,7 @@ class DataPath:
 
     dataset: Any
     collator: Callable[[Any], Any]
-    build_batches: Callable[[], ProcessBatches]
+    build_batches: Callable[[], EpochBatches]
     pins_memory: bool = False
     ranks: Ranks = Ranks()  # noqa: RUF009 - frozen
 

@@ -31,8 +31,8 @@ _IDLE_WINDOWS = 5
 """Windows in a row with workers to spare before some are given back."""
 
 _MOST_PREFETCH = 16
-_CHANGED_WORK = 1.5
-"""A ceiling is forgotten when the work per batch has changed by this factor."""
+_CHANGED_WORK = 1.3
+"""A ceiling is forgotten when the work per batch, or what comes of it, has changed by this factor."""
 
 FindBound = Callable[[Demand], Bound]
 
@@ -111,6 +111,20 @@ class _Trial:
     kind: Literal["grow", "deepen", "shrink"]
 
 
+@dataclass(frozen=True, slots=True)
+class _Ceiling:
+    """More workers than this made nothing faster, at the demand and rate of that time."""
+
+    workers: int
+    demand: float
+    rate: float
+
+    def is_outdated(self, window: Window) -> bool:
+        """Return whether the work has changed since, so that it may be tried again."""
+        changes = (window.demand / max(self.demand, 1e-9), window.rate / max(self.rate, 1e-9))
+        return any(not 1 / _CHANGED_WORK < change < _CHANGED_WORK for change in changes)
+
+
 @dataclass(slots=True)
 class Tuner:
     """Watches a run and says when its loader should change.
@@ -139,8 +153,7 @@ class Tuner:
     _trial: _Trial | None = None
     _late: int = 0
     _idle: int = 0
-    _ceiling: tuple[int, float] | None = None
-    """More workers than this made nothing faster, at the demand given."""
+    _ceiling: "_Ceiling | None" = None
 
     _floor: int = 0
     _prefetch_ceiling: int = _MOST_PREFETCH
@@ -200,19 +213,15 @@ class Tuner:
             self._prefetch_ceiling = trial.before.prefetch_factor
         else:
             # The demand as it was before: workers that share too few processors take longer, each more than the last.
-            self._ceiling = (trial.before.num_workers, trial.demand)
+            self._ceiling = _Ceiling(trial.before.num_workers, trial.demand, trial.rate)
         return Change(
             trial.before,
             f"{self.settings.render()} made the run no faster ({window.rate:.3g} batches/s, {trial.rate:.3g} before)",
         )
 
     def _decide(self, window: Window) -> Change | None:
-        at_ceiling = self._ceiling is not None and self.settings.num_workers == self._ceiling[0]
-        if (
-            self._ceiling is not None
-            and at_ceiling
-            and not 1 / _CHANGED_WORK < window.demand / self._ceiling[1] < _CHANGED_WORK
-        ):
+        ceiling = self._ceiling
+        if ceiling is not None and self.settings.num_workers == ceiling.workers and ceiling.is_outdated(window):
             self._ceiling = None
         if window.wait_share > TARGET_WAIT:
             self._late, self._idle = self._late + 1, 0
@@ -232,8 +241,8 @@ class Tuner:
             return None
         target = needed if not now.num_workers else max(needed, now.num_workers + 1)
         bound = self.find_bound(self._demand(window))
-        if self._ceiling is not None and self._ceiling[0] < bound.workers:
-            bound = Bound(self._ceiling[0], "more made nothing faster")
+        if self._ceiling is not None and self._ceiling.workers < bound.workers:
+            bound = Bound(self._ceiling.workers, "more made nothing faster")
         number = min(target, bound.workers)
         if number <= now.num_workers:
             return None

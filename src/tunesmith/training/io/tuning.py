@@ -16,9 +16,10 @@ from tunesmith.errors import DataError
 from tunesmith.runtime.memory import cpu_quota
 from tunesmith.runtime.optional import require
 from tunesmith.training.assembly import RunParts, assemble_trainer
+from tunesmith.training.io.batch_size import begin_small
 from tunesmith.training.io.settings import LoaderSettings
 from tunesmith.training.io.trials import DataPath, Model, StandIn, Trial, choose_trial, measure_grid, render_yaml
-from tunesmith.training.loaders import ProcessBatches
+from tunesmith.training.loaders import EpochBatches
 from tunesmith.training.monitoring.log import LOG_FILE, read_log
 from tunesmith.training.run import prepare_parts
 from tunesmith.training.trainer import ObjectiveTrainer
@@ -104,7 +105,7 @@ def tune_io(config: RunConfig, options: TuningOptions) -> TuningReport:
     with TemporaryDirectory(prefix="tunesmith-tune-") as folder:
         # Trainer makes its folder; that of the run is not touched.
         training = replace(config.training, output_dir=folder)
-        parts = prepare_parts(replace(config, training=training))
+        parts = prepare_parts(begin_small(replace(config, training=training)))
         return _tune(parts, options, Path(config.training.output_dir or "."))
 
 
@@ -129,9 +130,8 @@ def _tune(parts: RunParts, options: TuningOptions, output_dir: Path) -> TuningRe
 def data_path(trainer: ObjectiveTrainer) -> DataPath:
     """Return the way of a trainer's rows into its batches."""
 
-    def build_batches() -> ProcessBatches:
-        batches = trainer.get_train_dataloader().batches
-        assert isinstance(batches, ProcessBatches)
+    def build_batches() -> EpochBatches:
+        batches: EpochBatches = trainer.get_train_dataloader().batches
         return batches
 
     return DataPath(

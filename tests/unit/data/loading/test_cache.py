@@ -178,3 +178,19 @@ def test_a_waiting_process_takes_over_when_the_writer_is_killed(tmp_path):
     assert rows.metadata == {"calls": 1}
     assert time.monotonic() - begin < 5
     assert [path.name for path in tmp_path.iterdir()] == ["key.arrow"]
+
+
+def test_data_prepared_before_is_copied_to_a_faster_folder(tmp_path):
+    write = Writer()
+    first = cache_of(tmp_path / "slow").obtain("key", write)
+    copied = cache_of(tmp_path / "fast", origin=tmp_path / "slow").obtain("key", write)
+    assert write.calls == 1
+    assert copied.path.parent == tmp_path / "fast"
+    assert copied.metadata == first.metadata
+    assert [chunk.input_ids.tolist() for chunk in copied.chunks] == [chunk.input_ids.tolist() for chunk in first.chunks]
+
+
+def test_data_that_does_not_fit_is_not_begun(tmp_path):
+    with pytest.raises(DataError, match=r"needs about .* GiB"):
+        cache_of(tmp_path).obtain("key", Writer(), expected_bytes=2**60)
+    assert list(tmp_path.glob("*.arrow")) == []

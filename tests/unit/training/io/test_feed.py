@@ -182,3 +182,36 @@ def test_a_slow_source_gets_workers_and_an_idle_one_gives_them_back(opened, capl
         taken.append(feed.take(position))
         time.sleep(0.1 if position < 125 else 0.0)
     assert taken == plan_of(140)
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.processes)])
+def test_batches_fetched_ahead_come_in_their_turn(opened, workers):
+    feed = opened(Rows(num_rows=80), workers, num_batches=30)
+    taken = []
+    for position in range(30):
+        taken.append(feed.take(position))
+        if position == 7:
+            feed._wanted = Change(LoaderSettings(1, 2), "the test says so")
+        asked = iter([True] * (position % 4) + [False])
+        feed.look_ahead(2, lambda asked=asked: next(asked))
+    assert taken == plan_of(30)
+    assert feed.look_ahead(2, lambda: True) == []
+
+
+def test_no_more_is_fetched_ahead_than_wanted_or_than_there_is(opened):
+    feed = opened(Rows(), num_batches=4)
+    feed.take(0)
+    assert feed.look_ahead(2, lambda: True) == plan_of(4)[1:3]
+    assert feed.look_ahead(2, lambda: True) == []
+    assert feed.look_ahead(9, lambda: True) == plan_of(4)[3:]
+    feed.open(plan_of(4)[::-1])
+    assert feed.take(0) == plan_of(4)[3]
+
+
+def test_trouble_ahead_is_told_when_the_batch_is_due(opened):
+    feed = opened(Rows(trouble={5: refuse}), max_restarts=0)
+    feed.take(0)
+    assert feed.look_ahead(3, lambda: True) == plan_of(2)[1:]
+    assert feed.take(1) == plan_of(2)[1]
+    with pytest.raises(FeedError, match="failed at row 5"):
+        feed.take(2)

@@ -87,7 +87,7 @@ def test_packed_rows_are_halved_between_samples(tmp_path):
     packs = [rows[:4], rows[4:]]
     options = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 1, "layout": "flat"}
     _, expected, _ = train(tmp_path / "whole", packs, **options)
-    trainer, found, _ = train(tmp_path / "parts", packs, largest=40, **options)
+    trainer, found, _ = train(tmp_path / "parts", packs, largest=24, **options)
     assert trainer.objective.failures > 0
     assert largest_difference(expected, found) < 1e-6
 
@@ -95,5 +95,5 @@ def test_packed_rows_are_halved_between_samples(tmp_path):
 def test_the_level_follows_from_what_did_not_fit():
     halving = Halving(lambda number: [], list, too_large=64)
     levels = [halving.first_level({"input_ids": torch.zeros(1, size)}) for size in (63, 64, 127, 128, 300)]
-    assert levels == [0, 1, 1, 2, 3]
+    assert levels == [0, 1, 2, 2, 3]  # 127 positions may be halved into 63 and 64
     assert "exchanging" in str(explain_lost_exchange())

@@ -98,8 +98,8 @@ def test_workers_that_make_nothing_faster_are_taken_back_and_not_asked_for_again
 def test_a_ceiling_is_forgotten_when_the_work_changes():
     run = Run(model=0.1, make=0.3, cores=1.0)
     run.go(1000)
-    run.cores, run.make = 100.0, 0.8
-    assert run.go(1000).num_workers == 10
+    run.cores, run.make = 100.0, 0.9
+    assert run.go(1000).num_workers == 11
 
 
 def test_idle_workers_are_given_back():

@@ -1,0 +1,179 @@
+"""Does a loader that tunes itself keep up? Against the best of all settings, over slow sources and fast models.
+
+Run `python -m benchmarks.io_feed`. README.md beside this file says what it measures.
+"""
+
+import argparse
+import itertools
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks import machine
+from tunesmith.data.batches import Example
+from tunesmith.data.collators import build_collator
+from tunesmith.data.loading.samplers import RandomSampler
+from tunesmith.runtime.memory import cpu_quota
+from tunesmith.runtime.ranks import Ranks
+from tunesmith.training.io.settings import LoaderPolicy, LoaderSettings
+from tunesmith.training.loaders import ProcessBatches, build_loader
+
+BATCH = 8
+_BURSTS = (0.4, 0.4, 0.4, 2.8)
+"""Factors of the uneven source: one row in four takes seven times as long as the others."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A source and a model."""
+
+    name: str
+    row_seconds: float
+    step_seconds: float
+    computes: bool
+    """Whether making a row keeps a processor busy (tokenising, decoding) or waits (storage, network)."""
+
+    is_uneven: bool = False
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the processors allow a loader to keep up: the model here sleeps, as one on a GPU does."""
+        return not self.computes or BATCH * self.row_seconds / self.step_seconds <= 0.9 * cpu_quota()
+
+
+CASES = (
+    Case("tokenised, fast model", 0.00002, 0.02, computes=True),
+    Case("tokenising", 0.001, 0.05, computes=True),
+    Case("tokenising, fast model", 0.001, 0.01, computes=True),
+    Case("decoding images", 0.008, 0.1, computes=True),
+    Case("decoding images, fast model", 0.008, 0.05, computes=True),
+    Case("local storage", 0.002, 0.05, computes=False),
+    Case("network storage", 0.02, 0.1, computes=False),
+    Case("network storage, fast model", 0.02, 0.04, computes=False),
+    Case("uneven network", 0.02, 0.1, computes=False, is_uneven=True),
+    Case("uneven decoding", 0.006, 0.1, computes=True, is_uneven=True),
+)
+
+
+class Source:
+    """Rows that take a while to make."""
+
+    def __init__(self, case: Case, num_rows: int = 100_000) -> None:
+        self.case = case
+        self.num_rows = num_rows
+        self._matrix = torch.ones(64, 64)
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def __getitem__(self, row: int) -> Example:
+        factor = _BURSTS[row % len(_BURSTS)] if self.case.is_uneven else 1.0
+        seconds = self.case.row_seconds * factor
+        if self.case.computes:
+            end = time.thread_time() + seconds
+            while time.thread_time() < end:
+                torch.mm(self._matrix, self._matrix)
+        else:
+            time.sleep(seconds)
+        ids = np.arange(320, dtype=np.int32)
+        return Example(input_ids=ids, trained_spans=np.array([100, 320], dtype=np.int32), row_id=row)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a policy came to."""
+
+    rate: float
+    """Batches a second, over the part that is measured."""
+
+    wait_share: float
+    workers: int
+    prefetch: int
+
+
+def measure(case: Case, policy: LoaderPolicy, seconds: float, settle_seconds: float) -> Result:
+    """Run a model that sleeps, and measure after some time to settle."""
+    collator = build_collator("flat", pad_token_id=0)
+    source = Source(case)
+    batches = ProcessBatches(RandomSampler(len(source)), BATCH, Ranks())
+    loader = build_loader(source, collator, batches, policy=policy)
+    iterator = _endless(loader)
+    begin, count, waited, settled_at = time.perf_counter(), 0, 0.0, None
+    while True:
+        started = time.perf_counter()
+        if settled_at is None and started - begin > settle_seconds:
+            settled_at, count, waited = started, 0, 0.0
+        if settled_at is not None and started - settled_at > seconds:
+            break
+        next(iterator)
+        waited += time.perf_counter() - started
+        count += 1
+        time.sleep(case.step_seconds)
+    measured = time.perf_counter() - settled_at
+    settings = loader.feed.settings
+    loader.feed.close()
+    return Result(count / measured, waited / measured, settings.num_workers, settings.prefetch_factor)
+
+
+def _endless(loader: Any) -> Iterator[Any]:
+    for epoch in itertools.count():
+        loader.set_epoch(epoch)
+        yield from loader
+
+
+def main() -> None:
+    """Measure every case and say whether the bars are met."""
+    options = _parse_options()
+    torch.set_num_threads(1)
+    described = machine.describe_machine()
+    print(machine.render_machine(described))
+    kept = []
+    for case in [case for case in CASES if options.only is None or options.only in case.name]:
+        grid = [LoaderSettings(0, 2)]
+        grid += [LoaderSettings(number, ahead) for number in options.workers for ahead in options.prefetch]
+        searched = {
+            settings: _middle(case, LoaderPolicy(start=settings), options, settle=options.settle / 4)
+            for settings in grid
+        }
+        best, by_hand = max(searched.items(), key=lambda item: item[1].rate)
+        tuned = _middle(case, LoaderPolicy(tunes_workers=True, tunes_prefetch=True), options, settle=options.settle)
+        waits = tuned.wait_share <= 0.03 or not case.is_possible
+        is_close = tuned.rate >= 0.9 * by_hand.rate
+        print(
+            f"{case.name:<28} auto {tuned.rate:6.2f} batches/s, waiting {tuned.wait_share:6.1%}, "
+            f"{tuned.workers} workers x {tuned.prefetch}; best by hand {by_hand.rate:6.2f} with {best.render()}: "
+            f"{tuned.rate / by_hand.rate:.2f}x {'ok' if waits and is_close else 'MISSED'}"
+            f"{'' if case.is_possible else ' (more than the processors can make)'}"
+        )
+        kept.append({"case": asdict(case), "auto": asdict(tuned), "best": asdict(by_hand), "settings": asdict(best)})
+    if options.output:
+        options.output.write_text(json.dumps({"machine": described, "cases": kept}, indent=2), encoding="utf-8")
+
+
+def _middle(case: Case, policy: LoaderPolicy, options: argparse.Namespace, settle: float) -> Result:
+    results = [measure(case, policy, options.seconds, settle) for _ in range(options.rounds)]
+    rate = median(result.rate for result in results)
+    return min(results, key=lambda result: abs(result.rate - rate))
+
+
+def _parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=10.0, help="measured, of every setting")
+    parser.add_argument("--settle", type=float, default=20.0, help="before that; a quarter of it for fixed settings")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--prefetch", type=int, nargs="+", default=[2, 8])
+    parser.add_argument("--only", help="part of the name of a case")
+    parser.add_argument("--output", type=Path, help="JSON file for everything that was measured")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

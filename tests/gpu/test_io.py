@@ -1,0 +1,91 @@
+"""The IO engine on a GPU: time by events, copies on a stream of their own, and memory that runs out."""
+
+import time
+
+import pytest
+import torch
+
+from tests.tiny.models import tiny_model
+from tests.tiny.training import largest_difference, tiny_trainer, uneven_rows, weights
+from tunesmith.training.io.device_copies import DeviceCopies
+from tunesmith.training.io.settings import LoaderPolicy, LoaderSettings
+from tunesmith.training.monitoring.account import CudaEvents, TimeAccount
+
+pytestmark = pytest.mark.gpu
+
+
+def test_time_of_the_device_is_measured_without_waiting_for_it(gpu):
+    account = TimeAccount(events=CudaEvents())
+    matrix = torch.ones(4096, 4096, device=gpu)
+    torch.mm(matrix, matrix)
+    torch.cuda.synchronize()
+    account.take()
+    account.enter("forward")
+    begin = time.perf_counter()
+    for _ in range(100):
+        torch.mm(matrix, matrix)
+    account.enter("backward")
+    account.enter("other")
+    asked = time.perf_counter() - begin
+    torch.cuda.synchronize()
+    whole = time.perf_counter() - begin
+    _, _, forward, backward, _, _ = account.take()
+    assert asked < 0.5 * whole  # nothing waited for the device
+    assert forward == pytest.approx(whole, rel=0.2)
+    assert backward < 0.1 * whole
+
+
+def test_the_shares_of_a_run_add_up_to_its_time(gpu, tmp_path):
+    trainer = tiny_trainer(tmp_path, uneven_rows(64), model=tiny_model("llama"), use_cpu=False, num_train_epochs=4)
+    trainer.train()
+    total = sum(trainer.meter.phase_seconds.seconds[0])
+    assert total == pytest.approx(trainer.meter.busy_seconds, rel=0.2)
+
+
+def test_a_copy_on_another_stream_holds_the_batch(gpu):
+    copies = DeviceCopies(gpu)
+    batch = {"input_ids": torch.arange(1_000_000).pin_memory(), "row_ids": torch.zeros(1), "max_length_q": 7}
+    assert copies.take(batch) == {}
+    copies.start(batch)
+    copied = copies.take(batch)
+    assert copied.keys() == {"input_ids"}
+    assert torch.equal(copied["input_ids"].cpu(), batch["input_ids"])
+    copies.start(batch)
+    copies.clear()
+    assert copies.take(batch) == {}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_looking_ahead_changes_no_number(gpu, tmp_path, workers):
+    found = []
+    for looks_ahead in (True, False):
+        plan = {"loading": LoaderPolicy(start=LoaderSettings(workers), pins_memory=True)}
+        model = tiny_model("llama")
+        trainer = tiny_trainer(
+            tmp_path, uneven_rows(40), model=model, use_cpu=False, gradient_accumulation_steps=2, plan=plan
+        )
+        if not looks_ahead:
+            trainer._copies = None
+        trainer.train()
+        found.append(weights(model))
+    assert largest_difference(*found) < 1e-6
+
+
+def test_a_step_that_does_not_fit_is_done_in_parts(gpu, tmp_path, caplog):
+    rows = [row for row in uneven_rows(4000) if len(row["input_ids"]) == 20][:192]
+    found = []
+    for is_limited in (False, True):
+        model = tiny_model("llama", hidden_size=512, intermediate_size=4096)
+        trainer = tiny_trainer(
+            tmp_path, rows, model=model, use_cpu=False, per_device_train_batch_size=96, learning_rate=0.01
+        )
+        if is_limited:
+            torch.cuda.empty_cache()
+            # What one whole micro-batch takes is not known here: the least that the weights and gradients leave.
+            held = 3 * sum(parameter.numel() * 4 for parameter in model.parameters())
+            allowed = torch.cuda.memory_allocated(gpu) + held + 60_000_000
+            torch.cuda.set_per_process_memory_fraction(allowed / torch.cuda.mem_get_info(gpu)[1], gpu)
+        trainer.train()
+        found.append(weights(model))
+    assert largest_difference(*found) < 1e-4
+    assert "with the same rows and the same gradient" in caplog.text
