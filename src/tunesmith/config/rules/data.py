@@ -168,23 +168,3 @@ def sampling_suits_the_temperature(question: Question) -> Iterator[Finding]:
     generation = question.config.generation
     if generation.top_p == 0 and generation.do_sample:
         yield Finding(("top_p",), "`top_p` is 0; allowed is a number from above 0 to 1, or set `do_sample: false`.")
-
-
-@rule("train")
-def batches_of_a_stream_have_a_number_of_rows(question: Question) -> Iterator[Finding]:
-    """Lengths of rows that are read as they come are not known when a run starts."""
-    config = question.config
-    if not config.data.streaming:
-        return
-    if config.training.per_device_train_batch_size == "auto":
-        yield Finding(
-            ("per_device_train_batch_size", "streaming"),
-            "`per_device_train_batch_size: auto` tries the longest rows, which nobody knows with `streaming: true`; set "
-            "a number.",
-        )
-    if config.loading.tokens_per_device_batch is not None:
-        yield Finding(
-            ("tokens_per_device_batch", "streaming"),
-            f"{question.cite('tokens_per_device_batch')} groups rows by length, which takes all of them; with "
-            "`streaming: true` set `packing: true` instead, which fills rows to `cutoff_len`.",
-        )

@@ -55,3 +55,23 @@ def streaming_serves_some_stages(question: Question) -> Iterator[Finding]:
             f"`streaming: true` serves the stages {', '.join(_STAGES)}; {question.cite('stage')} needs all rows "
             "at hand.",
         )
+
+
+@rule("train")
+def batches_of_a_stream_have_a_number_of_rows(question: Question) -> Iterator[Finding]:
+    """Lengths of rows that are read as they come are not known when a run starts."""
+    config = question.config
+    if not config.data.streaming:
+        return
+    if config.training.per_device_train_batch_size == "auto":
+        yield Finding(
+            ("per_device_train_batch_size", "streaming"),
+            "`per_device_train_batch_size: auto` tries the longest rows, which nobody knows with `streaming: true`; "
+            "set a number.",
+        )
+    if config.loading.tokens_per_device_batch is not None:
+        yield Finding(
+            ("tokens_per_device_batch", "streaming"),
+            f"{question.cite('tokens_per_device_batch')} groups rows by length, which takes all of them; with "
+            "`streaming: true` set `packing: true` instead, which fills rows to `cutoff_len`.",
+        )

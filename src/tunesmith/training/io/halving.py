@@ -13,6 +13,9 @@ from tunesmith.errors import TrainingError
 
 logger = logging.getLogger(__name__)
 
+_OF_THE_WHOLE_STEP = ("step_means",)
+"""What a batch is told about its step besides its rows; the same for all parts of it."""
+
 Items = Sequence[Any]
 """What a data set gave for the rows of a micro-batch: examples, or lists of the examples in packed rows."""
 
@@ -60,7 +63,8 @@ class Halving:
         """Return the parts of a micro-batch, in order; the batch itself where it is not halved."""
         if level == 0:
             return [batch]
-        return [self.collator(items) for items in split_items(self.load_items(number), level)]
+        shared = {key: batch[key] for key in _OF_THE_WHOLE_STEP if key in batch}
+        return [{**self.collator(items), **shared} for items in split_items(self.load_items(number), level)]
 
     def can_be_halved(self, number: int, level: int) -> bool:
         """Return whether halving once more gives more parts."""

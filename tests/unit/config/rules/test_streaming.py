@@ -32,3 +32,10 @@ def test_what_needs_all_rows_is_refused(problems, settings, message):
     (found,) = problems(streaming=True, max_steps=5, **settings)
     assert message in found
     assert problems(**settings) == []
+
+
+def test_batches_that_go_by_length_need_lengths(problems):
+    (found,) = problems(streaming=True, max_steps=5, per_device_train_batch_size="auto")
+    assert "tries the longest rows, which nobody knows" in found
+    (found,) = problems(streaming=True, max_steps=5, tokens_per_device_batch=1000)
+    assert "set `packing: true` instead" in found
