@@ -20,18 +20,18 @@ def test_the_last_size_before_the_first_that_does_not_fit_is_taken():
     assert find_largest([1, 2], lambda size: False) == 0
 
 
-def test_steps_keep_their_rows(tmp_path):
-    config = begin_small(tiny_run(tmp_path, per_device_train_batch_size="auto", gradient_accumulation_steps=3))
+def test_steps_keep_their_rows(toy_place):
+    config = begin_small(tiny_run(toy_place, per_device_train_batch_size="auto", gradient_accumulation_steps=3))
     assert (config.training.batch_size, config.training.gradient_accumulation_steps) == (1, 24)
-    fixed = tiny_run(tmp_path, per_device_train_batch_size=5)
+    fixed = tiny_run(toy_place, per_device_train_batch_size=5)
     assert begin_small(fixed) is fixed
-    by_tokens = tiny_run(tmp_path, per_device_train_batch_size="auto", tokens_per_device_batch=64)
+    by_tokens = tiny_run(toy_place, per_device_train_batch_size="auto", tokens_per_device_batch=64)
     assert begin_small(by_tokens).training.batch_size == 8
 
 
-def test_a_size_that_is_not_known_yet_is_no_number(tmp_path):
+def test_a_size_that_is_not_known_yet_is_no_number(toy_place):
     with pytest.raises(ValueError, match="not been found out"):
-        assert tiny_run(tmp_path, per_device_train_batch_size="auto").training.batch_size
+        assert tiny_run(toy_place, per_device_train_batch_size="auto").training.batch_size
 
 
 def run(place, folder, **settings):
