@@ -22,6 +22,7 @@ from tunesmith.data.batches import BOOKKEEPING_KEYS
 from tunesmith.errors import TrainingError
 from tunesmith.runtime.memory import available_memory_bytes, process_memory_bytes
 from tunesmith.training.assembly import RunParts, build_run_collator
+from tunesmith.training.io.halving import release_memory
 from tunesmith.training.resume import ResumePoint
 
 logger = logging.getLogger(__name__)
@@ -123,7 +124,7 @@ def _fits(parts: RunParts, size: int) -> bool:
         return False
     finally:
         parts.loaded.model.zero_grad()
-        torch.accelerator.empty_cache()
+        release_memory(device)
     return True
 
 

@@ -20,7 +20,13 @@ from tunesmith.training.checkpoints import checkpoint_path
 from tunesmith.training.io.device_copies import DeviceCopies
 from tunesmith.training.io.failures import FeedError
 from tunesmith.training.io.feed import BatchFeed
-from tunesmith.training.io.halving import Halving, StepBatches, explain_lost_exchange, explain_too_long
+from tunesmith.training.io.halving import (
+    Halving,
+    StepBatches,
+    explain_lost_exchange,
+    explain_too_long,
+    release_memory,
+)
 from tunesmith.training.loaders import ProcessBatches, build_loader
 from tunesmith.training.monitoring.account import TimeAccount, find_events
 from tunesmith.training.monitoring.meter import RunMeter, StepCounts, count_real_tokens
@@ -248,7 +254,7 @@ class FedTrainer(Trainer):
         while True:  # outside of the handler, which keeps what did not fit alive
             self._check_repeatable(number, failure)
             del failure
-            torch.accelerator.empty_cache() if self.args.device.type != "cpu" else None
+            release_memory(self.args.device)
             try:
                 return self._repeat_step(model, number, num_items_in_batch)
             except torch.OutOfMemoryError as error:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from tunesmith.errors import TrainingError
 
 logger = logging.getLogger(__name__)
@@ -109,6 +111,12 @@ def _halve(items: Items) -> tuple[Items, Items]:
         middle = (len(item) + 1) // 2
         return [item[:middle]], [item[middle:]]
     return items, []
+
+
+def release_memory(device: torch.device) -> None:
+    """Give memory that is kept for reuse back to the device: pieces of it may be too small for what comes next."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def explain_too_long(batch: Any) -> TrainingError:
