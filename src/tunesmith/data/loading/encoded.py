@@ -8,7 +8,7 @@ import os
 import zlib
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +28,10 @@ _SCHEMA = pa.schema(
         pa.field("signal", pa.float64(), nullable=False),
     ]
 )
+
+
+HELD_BYTES = 64 * 2**20
+"""Files up to this size are copied into memory when they are opened."""
 
 
 class DamagedFileError(Exception):
@@ -116,6 +120,21 @@ def build_chunk(
     )
 
 
+def join_chunks(chunks: Sequence[EncodedChunk]) -> EncodedChunk:
+    """Copy chunks into one whose arrays lie in memory of their own."""
+
+    def joined(name: str) -> NDArray[Any]:
+        return np.concatenate([getattr(chunk, name) for chunk in chunks])
+
+    def borders(name: str) -> NDArray[np.int64]:
+        sizes = [np.diff(getattr(chunk, name)) for chunk in chunks]
+        return np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64)
+
+    is_border = {"id_borders", "span_borders"}
+    names = [field.name for field in fields(EncodedChunk)]
+    return EncodedChunk(**{name: borders(name) if name in is_border else joined(name) for name in names})
+
+
 class EncodedRowsWriter:
     """Writes chunks to an Arrow IPC file; the file is whole once `finish` has been called."""
 
@@ -161,6 +180,8 @@ class EncodedRowsWriter:
 class EncodedRows:
     """Rows of one file, memory-mapped: opening takes the time to check them, and memory is shared by all processes.
 
+    A small file is held in memory as a whole: no row of it can wait for a disk or a network any more.
+
     Args:
         path: File that `EncodedRowsWriter` has finished.
 
@@ -171,6 +192,8 @@ class EncodedRows:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.chunks, self.metadata = _read_chunks(path)
+        if self.chunks and path.stat().st_size <= HELD_BYTES:
+            self.chunks = [join_chunks(self.chunks)]
         self._starts = np.cumsum([0, *(len(chunk) for chunk in self.chunks)]).tolist()
 
     def __len__(self) -> int:

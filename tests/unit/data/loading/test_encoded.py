@@ -3,6 +3,7 @@ import pickle
 import numpy as np
 import pytest
 
+from tunesmith.data.loading import encoded
 from tunesmith.data.loading.encoded import DamagedFileError, EncodedRows, EncodedRowsWriter, Place, build_chunk
 
 
@@ -98,3 +99,18 @@ def test_another_arrow_file_is_not_read(tmp_path):
         writer.write_table(table)
     with pytest.raises(DamagedFileError, match="it has other columns"):
         EncodedRows(tmp_path / "other.arrow")
+
+
+def test_small_files_are_held_in_memory_and_large_ones_mapped(path, monkeypatch):
+    held = EncodedRows(path)
+    monkeypatch.setattr(encoded, "HELD_BYTES", 0)
+    mapped = EncodedRows(path)
+    assert (len(held.chunks), len(mapped.chunks)) == (1, 2)
+    assert held.chunks[0].input_ids.flags.owndata
+    assert not mapped.chunks[0].input_ids.flags.owndata
+    for name in ("lengths", "trained_tokens", "source_rows", "prompt_ends"):
+        assert getattr(held, name).tolist() == getattr(mapped, name).tolist()
+    assert [held.find_place(row) for row in range(9)] == [mapped.find_place(row) for row in range(9)]
+    (chunk,) = held.chunks
+    assert chunk.input_ids[chunk.id_borders[3] : chunk.id_borders[4]].tolist() == [4, 4, 4, 4]
+    assert chunk.trained_spans[chunk.span_borders[2] : chunk.span_borders[3]].tolist() == [0, 1, 1, 2]
