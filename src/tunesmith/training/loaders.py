@@ -115,7 +115,7 @@ class EpochLoader(DataLoader[Any]):
         self.batches = batches
         super().__init__(
             _Served(feed),
-            batch_sampler=_Positions(feed, batches),  # type: ignore[arg-type]  # any iterable will do
+            batch_sampler=_Positions(feed, batches),
             collate_fn=_as_it_is,
             # Its own generator, or starting a loader would draw from the one that dropout draws from.
             generator=torch.Generator().manual_seed(0),

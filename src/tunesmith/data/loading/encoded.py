@@ -132,7 +132,8 @@ def join_chunks(chunks: Sequence[EncodedChunk]) -> EncodedChunk:
 
     is_border = {"id_borders", "span_borders"}
     names = [field.name for field in fields(EncodedChunk)]
-    return EncodedChunk(**{name: borders(name) if name in is_border else joined(name) for name in names})
+    arrays: dict[str, Any] = {name: borders(name) if name in is_border else joined(name) for name in names}
+    return EncodedChunk(**arrays)
 
 
 class EncodedRowsWriter:

@@ -141,7 +141,7 @@ def _try_step(parts: RunParts, batch: Mapping[str, Any]) -> None:
         model.train()
         with parts.loaded.precision.autocast(device):
             loss = parts.objective.compute(model, inputs).total
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         model.zero_grad()
         model.train(was_training)
 

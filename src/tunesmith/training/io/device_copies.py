@@ -14,7 +14,7 @@ class DeviceCopies:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._stream = torch.cuda.Stream(device)
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._started: dict[int, tuple[Any, dict[str, Tensor], torch.cuda.Event]] = {}
 
     def start(self, batch: Mapping[str, Any]) -> None:

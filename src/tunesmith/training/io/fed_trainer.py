@@ -166,8 +166,9 @@ class FedTrainer(Trainer):
         if not num_batches:  # the rows of all processes have ended
             self.control.should_training_stop = True
             return [], None
-        for batch in batches if stream is not None else ():
-            stream.advance(batch)
+        if stream is not None:
+            for batch in batches:
+                stream.advance(batch)
         self.meter.add_step(StepCounts(all_items, real, computed))
         self.step_record.restart(items, [batch["row_ids"].tolist() for batch in batches])
         self._measure_step(batches)

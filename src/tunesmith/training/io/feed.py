@@ -242,7 +242,7 @@ class BatchFeed:
         if files.note is not None:
             logger.warning("%s", files.note)
         if files.shares_by_name:
-            torch.multiprocessing.set_sharing_strategy("file_system")
+            share_by_name()
         self.settings = replace(self.settings, num_workers=files.num_workers)
         if not files.num_workers:
             return
@@ -289,7 +289,7 @@ class BatchFeed:
             )
         fewer = max(1, self.settings.num_workers // 2) if self.settings.num_workers else 0
         if trouble.lacks_files:
-            torch.multiprocessing.set_sharing_strategy("file_system")
+            share_by_name()
         self.settings = replace(self.settings, num_workers=fewer)
         self._wanted, self._handed_over, self._most_workers = None, None, fewer
         if self._tuner is not None:
@@ -349,6 +349,11 @@ class BatchFeed:
     def watching(self, what: str) -> AbstractContextManager[None]:
         """Report where everything is if the block takes longer than `data_timeout_seconds`."""
         return nullcontext() if self._watchdog is None else self._watchdog.watching(what)
+
+
+def share_by_name() -> None:
+    """Let tensors of batches travel in named files of shared memory, which take no descriptors."""
+    torch.multiprocessing.set_sharing_strategy("file_system")  # type: ignore[no-untyped-call]
 
 
 def _pinned(batch: Any) -> Any:

@@ -46,17 +46,22 @@ class CudaEvents:
 
     def mark(self) -> torch.cuda.Event:
         """Record an event in the current stream."""
-        event = self._free.pop() if self._free else torch.cuda.Event(enable_timing=True)
+        event = self._free.pop() if self._free else _new_event()
         event.record()
         return event
 
     def find_seconds(self, first: torch.cuda.Event, second: torch.cuda.Event) -> float | None:
         """Return the time between two events, without waiting for the second."""
-        return first.elapsed_time(second) / 1000 if second.query() else None
+        is_past: bool = second.query()  # type: ignore[no-untyped-call]
+        return first.elapsed_time(second) / 1000 if is_past else None
 
     def release(self, event: torch.cuda.Event) -> None:
         """Keep an event for another mark."""
         self._free.append(event)
+
+
+def _new_event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call, no-any-return]
 
 
 class TimeAccount:
