@@ -133,6 +133,8 @@ def join_chunks(chunks: Sequence[EncodedChunk]) -> EncodedChunk:
     is_border = {"id_borders", "span_borders"}
     names = [field.name for field in fields(EncodedChunk)]
     arrays: dict[str, Any] = {name: borders(name) if name in is_border else joined(name) for name in names}
+    for array in arrays.values():
+        array.setflags(write=False)  # as the mapped ones are
     return EncodedChunk(**arrays)
 
 

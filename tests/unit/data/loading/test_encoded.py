@@ -40,9 +40,10 @@ def test_rows_and_metadata_come_back_as_they_were_written(path):
     assert rows.metadata == {"note": "你好"}
     assert rows.lengths.tolist() == [3, 1, 2, 4]
     assert rows.source_rows.tolist() == [0, 2, 2, 7]
-    assert [chunk.input_ids.tolist() for chunk in rows.chunks] == [[5, 6, 7, 8, 9, 3], [4, 4, 4, 4]]
-    assert [chunk.trained_spans.tolist() for chunk in rows.chunks] == [[1, 3, 0, 1, 1, 2], [0, 2]]
-    assert [chunk.span_borders.tolist() for chunk in rows.chunks] == [[0, 2, 2, 6], [0, 2]]
+    (chunk,) = rows.chunks
+    assert chunk.input_ids.tolist() == [5, 6, 7, 8, 9, 3, 4, 4, 4, 4]
+    assert chunk.trained_spans.tolist() == [1, 3, 0, 1, 1, 2, 0, 2]
+    assert chunk.span_borders.tolist() == [0, 2, 2, 6, 8]
 
 
 def test_the_first_token_of_a_row_is_not_counted_as_trained(path):
@@ -111,6 +112,7 @@ def test_small_files_are_held_in_memory_and_large_ones_mapped(path, monkeypatch)
     for name in ("lengths", "trained_tokens", "source_rows", "prompt_ends"):
         assert getattr(held, name).tolist() == getattr(mapped, name).tolist()
     assert [held.find_place(row) for row in range(9)] == [mapped.find_place(row) for row in range(9)]
+    assert [chunk.span_borders.tolist() for chunk in mapped.chunks] == [[0, 2, 2, 6], [0, 2]]
     (chunk,) = held.chunks
     assert chunk.input_ids[chunk.id_borders[3] : chunk.id_borders[4]].tolist() == [4, 4, 4, 4]
     assert chunk.trained_spans[chunk.span_borders[2] : chunk.span_borders[3]].tolist() == [0, 1, 1, 2]
