@@ -15,6 +15,7 @@ from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint
 
 from tunesmith.config import RunConfig
 from tunesmith.config.lean_optimizers import SPECIAL_OPTIMIZERS
+from tunesmith.config.objective import PAIR_STAGES
 from tunesmith.errors import ModelError
 from tunesmith.models.adapters.modules import find_layers
 from tunesmith.models.heads import find_base_model
@@ -57,12 +58,13 @@ def resolve_gradient_checkpointing(model: nn.Module, config: RunConfig, precisio
 
     Args:
         model: On its device, with its trained part chosen.
-        config: Of the run; a micro-batch is taken to be full: batch size times `cutoff_len` tokens.
+        config: Of the run; a micro-batch is taken to be full: batch size times `cutoff_len` tokens, twice that in pairs.
         precision: Of the run.
     """
     asked = False if config.model.disable_gradient_checkpointing else config.model.gradient_checkpointing
     base = find_base_model(model)
-    tokens = config.training.batch_size * config.data.cutoff_len
+    sequences = 2 if config.objective.stage in PAIR_STAGES else 1
+    tokens = config.training.batch_size * sequences * config.data.cutoff_len
 
     def estimate(*, enabled: bool) -> TrainingMemory:
         return estimate_training_memory(

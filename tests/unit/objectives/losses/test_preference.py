@@ -13,6 +13,8 @@ import torch.nn.functional as F  # noqa: N812 - as in the code that is run here
 from trl.experimental.cpo.cpo_trainer import CPOTrainer
 from trl.experimental.orpo.orpo_trainer import ORPOTrainer
 from trl.trainer.dpo_trainer import DPOTrainer
+from trl.trainer.kto_trainer import KTOTrainer
+from trl.trainer.reward_trainer import RewardTrainer
 
 from tunesmith.config.preference import PREFERENCE_LOSSES, PreferenceConfig
 from tunesmith.objectives.losses import preference as losses
@@ -72,13 +74,25 @@ def ours(name, **settings):
     return PAIR_LOSSES[name](scores(), config(name, **settings))
 
 
+def statements_of(function):
+    """All statements of a function of TRL, loops and branches included."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    return [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+
+
+def run_statements(statements, known):
+    """Run the very lines of TRL on our numbers, and return what is known afterwards."""
+    module = ast.fix_missing_locations(ast.Module(body=statements, type_ignores=[]))
+    exec(compile(module, "trl", "exec"), known)
+    return known
+
+
 def trl_dpo_losses(loss_type):
-    """Run the very lines of TRL's trainer that tell losses apart, on our numbers."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(DPOTrainer._compute_loss)))
-    loop = next(
-        node for node in ast.walk(tree) if isinstance(node, ast.For) and "loss_weight" in ast.unparse(node.target)
-    )
-    branches = ast.Module(body=[loop.body[0]], type_ignores=[])
+    (loop,) = [
+        node
+        for node in statements_of(DPOTrainer._compute_loss)
+        if isinstance(node, ast.For) and "loss_weight" in ast.unparse(node.target)
+    ]
     chosen, rejected, reference_chosen, reference_rejected = log_probabilities(0)
     mask = torch.zeros(2 * PAIRS, int(LENGTHS.max()))
     order = torch.cat([LENGTHS[0::2], LENGTHS[1::2]])  # TRL has all chosen completions first
@@ -96,8 +110,7 @@ def trl_dpo_losses(loss_type):
     }
     known["chosen_scores"], known["rejected_scores"] = known["chosen_logratios"], known["rejected_logratios"]
     known["delta_score"] = known["chosen_scores"] - known["rejected_scores"]
-    exec(compile(ast.fix_missing_locations(branches), "trl", "exec"), known)
-    return known["per_sequence_loss"]
+    return run_statements([loop.body[0]], known)["per_sequence_loss"]
 
 
 def test_every_name_has_a_loss():
@@ -165,6 +178,60 @@ def test_kto_on_pairs_compares_with_the_mean_of_the_other_kind():
 
 def sigmoid(value):
     return 1 / (1 + math.exp(-value))
+
+
+@pytest.mark.parametrize("kl", [-0.4, 0.0, 1.3])
+def test_kto_has_the_value_of_trl(kl):
+    chosen, rejected, reference_chosen, reference_rejected = log_probabilities(0)
+    wanted = [
+        node
+        for node in statements_of(KTOTrainer._compute_loss)
+        if (isinstance(node, ast.If) and "_logps.shape[0] != 0" in ast.unparse(node.test))
+        or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "losses")
+    ]
+    known = {
+        "torch": torch,
+        "F": F,
+        "kl": torch.tensor(kl).clamp(min=0),
+        "chosen_logps": chosen,
+        "rejected_logps": rejected,
+        "ref_chosen_logps": reference_chosen,
+        "ref_rejected_logps": reference_rejected,
+        "self": SimpleNamespace(beta=BETA, loss_type="kto", desirable_weight=1.5, undesirable_weight=0.5),
+    }
+    expected = run_statements(wanted, known)["losses"]
+    found = losses.kto_loss(
+        torch.cat([chosen - reference_chosen, rejected - reference_rejected]),
+        torch.arange(2 * PAIRS) < PAIRS,
+        torch.tensor(kl),
+        beta=BETA,
+        desirable_weight=1.5,
+        undesirable_weight=0.5,
+    )
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("with_margins", [False, True])
+def test_reward_losses_have_the_value_of_trl(with_margins):
+    chosen, rejected, margins, _ = log_probabilities(0)
+    wanted = [
+        node
+        for node in statements_of(RewardTrainer.compute_loss)
+        if isinstance(node, ast.If)
+        and ("margin" in ast.unparse(node.test) or "center_rewards_coefficient" in ast.unparse(node.test))
+    ]
+    known = {
+        "nn": torch.nn,
+        "torch": torch,
+        "rewards_chosen": chosen,
+        "rewards_rejected": rejected,
+        "inputs": {"margin": margins} if with_margins else {},
+        "self": SimpleNamespace(args=SimpleNamespace(center_rewards_coefficient=0.01)),
+    }
+    expected = run_statements(wanted, known)["loss"]
+    found = losses.bradley_terry_loss(chosen, rejected, margins if with_margins else None)
+    found = (found + 0.01 * losses.centering_loss(chosen, rejected)).mean()
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("kl", [-0.4, 0.0, 1.3])
