@@ -58,7 +58,8 @@ def resolve_gradient_checkpointing(model: nn.Module, config: RunConfig, precisio
 
     Args:
         model: On its device, with its trained part chosen.
-        config: Of the run; a micro-batch is taken to be full: batch size times `cutoff_len` tokens, twice that in pairs.
+        config: Of the run; a micro-batch is taken to be full: batch size times `cutoff_len` tokens, twice that for
+            pairs.
         precision: Of the run.
     """
     asked = False if config.model.disable_gradient_checkpointing else config.model.gradient_checkpointing
