@@ -100,7 +100,7 @@ def test_a_reference_that_is_not_the_policy_is_found_before_the_first_step(place
 
 
 def test_data_of_the_wrong_kind_is_refused(place, tmp_path):
-    with pytest.raises(DataError, match="'toy' is not said to hold any"):
+    with pytest.raises(DataError, match=r"'toy' is not of the kind that stage dpo learns from"):
         run(place, tmp_path, dataset="toy")
     with pytest.raises(DataError, match="rated answers"):
         run(place, tmp_path, stage="kto", dataset="toy")

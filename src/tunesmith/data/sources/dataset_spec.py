@@ -109,7 +109,9 @@ class DatasetSpec:
     formatting: Formatting = "alpaca"
     columns: Columns = DEFAULT_COLUMNS["alpaca"]
     tags: Tags = DEFAULT_TAGS["alpaca"]
-    ranking: bool = False
+    ranking: bool | None = None
+    """Whether rows are pairs of completions; `None` where nobody says so, and the rows show it."""
+
     num_samples: int | None = None
     """Use exactly so many rows, drawn at random; rows repeat when there are fewer."""
 
@@ -151,7 +153,7 @@ class DatasetEntry:
     tags: Mapping[str, str] = field(default_factory=dict)
     """What the entry names; see `complete_columns` and `complete_tags` for the rest."""
 
-    ranking: bool = False
+    ranking: bool | None = None
     num_samples: int | None = None
     split: str = "train"
     subset: str | None = None
@@ -197,7 +199,7 @@ def parse_entry(name: str, raw: object, place: str) -> DatasetEntry:
         formatting=formatting,
         columns=known_columns,
         tags=tags,
-        ranking=bool(raw.get("ranking", False)),
+        ranking=raw.get("ranking"),
         num_samples=num_samples,
         split=raw.get("split") or "train",
         subset=raw.get("subset"),

@@ -4,6 +4,7 @@ import pytest
 
 from tests.unit.data.formats.specs import spec_of
 from tunesmith.data.formats import FORMATS, build_format
+from tunesmith.data.records import Preference
 from tunesmith.data.sources.dataset_spec import Formatting
 from tunesmith.errors import DataError
 
@@ -24,9 +25,14 @@ def test_format_without_anything_to_learn_for_a_stage_is_refused(formatting, sta
         build_format(spec_of(formatting), stage)
 
 
-def test_stages_of_pairs_want_rankings():
-    with pytest.raises(DataError, match=r"'toy' is not said to hold any; .*set `ranking: true`"):
-        build_format(spec_of("sharegpt"), "dpo")
+def test_stages_of_pairs_refuse_what_is_said_to_be_no_ranking():
+    with pytest.raises(DataError, match=r"data set 'toy' holds none \(ranking: false\)"):
+        build_format(spec_of("sharegpt", ranking=False), "dpo")
+
+
+def test_rows_show_themselves_that_they_are_pairs():
+    row = {"instruction": "Q", "chosen": "A", "rejected": "B"}
+    assert isinstance(build_format(spec_of("alpaca"), "dpo")(row), Preference)
 
 
 def test_rankings_are_refused():
