@@ -47,8 +47,8 @@ def build_format(spec: DatasetSpec, stage: str) -> Callable[[Mapping[str, Any]],
         raise DataError(f"data set {spec.name!r} holds rankings (ranking: true), and stage {stage} learns from answers")
     if spec.ranking is False and stage in PAIR_STAGES:
         raise DataError(
-            f"stage {stage} learns from pairs, and data set {spec.name!r} holds none (ranking: false); if its rows have "
-            "a chosen and a rejected completion, take that out of dataset_info"
+            f"stage {stage} learns from pairs, and data set {spec.name!r} holds none (ranking: false); if its rows "
+            "have a chosen and a rejected completion, take that out of dataset_info"
         )
     convert = FORMATS.get((spec.formatting, stage))
     if convert is None:
