@@ -85,7 +85,5 @@ def _ordered(
 ) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
     """Check the order of all turns and return prompt and completion as conversations have them."""
     turns = build_conversation([*prompt, *completion], tools).messages
-    if completion[0].role != "assistant":
-        raise UnusableRowError("the completion does not begin with an answer", f"it begins with {completion[0].role}")
     border = next(place for place, turn in enumerate(turns) if turn is completion[0])
     return turns[:border], turns[border:]

@@ -3,6 +3,7 @@ import pickle
 import numpy as np
 import pytest
 
+from tests.tiny.runs import CHATML
 from tests.tiny.tokenizers import byte_level_tokenizer, metaspace_tokenizer
 from tunesmith.config.data import DataConfig
 from tunesmith.data.chat import resolve_template
@@ -176,3 +177,28 @@ def test_records_are_encoded_in_order_and_encoders_can_travel():
     tokenizer = TOKENIZERS["bytes"]
     texts = [row.reason if isinstance(row, Dropped) else tokenizer.decode(parts(row[0])[1]) for row in rows]
     assert texts == [*(f"{n}<|im_end|>" for n in range(5)), "chosen and rejected are the same", "last<|im_end|>"]
+
+
+def encode_with(chat_template, record):
+    tokenizer = byte_level_tokenizer(chat_template=chat_template)
+    encoder = build_encoder(tokenizer, template_of("auto", tokenizer), EncodingOptions("dpo", 512))
+    return encoder.encode([record])[0]
+
+
+def test_what_a_template_cannot_print_is_dropped_with_its_reason():
+    assert encode_with(CHATML, preference(tools='[{"name": "f"}]')).reason == "the chat template cannot print tools"
+
+
+def test_a_prompt_that_depends_on_the_completion_is_no_prompt():
+    peeking = "{{ messages[-1]['content']|length }}" + CHATML
+    assert encode_with(peeking, preference()).reason == "the prompt looks different before each completion"
+
+
+def test_several_answers_need_a_template_that_prints_them_alike():
+    printed = "message['content'] + '<|im_end|>' }}{% endgeneration"
+    forgetful = CHATML.replace(printed, "(message['content'] if loop.last else '') + '<|im_end|>' }}{% endgeneration")
+    several = Preference((user("Q"),), (answer("first"), user("and?"), answer("second")), (answer("other"),))
+    assert encode_with(forgetful, several).reason == (
+        "a completion of several answers, which the chat template prints one by one"
+    )
+    assert encode_with(forgetful, preference())[0].prompt_end > 0
