@@ -191,7 +191,8 @@ def test_what_a_template_cannot_print_is_dropped_with_its_reason():
 
 def test_a_prompt_that_depends_on_the_completion_is_no_prompt():
     peeking = "{% if messages[-1]['content']|length > 30 %}Long:{% endif %}" + CHATML
-    assert encode_with(peeking, preference(rejected="I do not know. " * 9)).reason == "the prompt looks different before each completion"
+    dropped = encode_with(peeking, preference(rejected="I do not know. " * 9))
+    assert dropped.reason == "the prompt looks different before each completion"
 
 
 def test_several_answers_need_a_template_that_prints_them_alike():
