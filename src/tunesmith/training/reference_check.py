@@ -26,7 +26,7 @@ def check_reference(parts: RunParts, trainer: ObjectiveTrainer) -> None:
     reference = objective.reference
     if reference is None or not reference.equals_policy_at_start:
         return
-    number = min(len(rows), parts.config.training.per_device_train_batch_size)
+    number = min(len(rows), parts.config.training.batch_size)
     batch = trainer.prepare_rows([rows[index] for index in range(number)])
     with torch.no_grad(), trainer.accelerator.autocast():
         ratios = objective.log_ratios(trainer.model, batch)
