@@ -87,7 +87,7 @@ def list_parameter_status(model: nn.Module) -> Iterable[str]:
 
 _ORDER = (
     *("embeddings", "attention", "mlp", "experts", "norms", "head", "other"),
-    *("adapters on attention", "adapters on mlp", "other adapters", "trained copies"),
+    *("adapters on attention", "adapters on mlp", "adapters on experts", "other adapters", "trained copies"),
 )
 
 
@@ -95,8 +95,9 @@ def _group_of(name: str, *, is_head: bool) -> str:
     parts = name.split(".")
     is_attention = any("attn" in part or "attention" in part for part in parts)
     is_mlp = any(part in {"mlp", "feed_forward", "ffn", "block_sparse_moe"} for part in parts)
-    if any(part.startswith("lora_") for part in parts):
-        return "adapters on attention" if is_attention else "adapters on mlp" if is_mlp else "other adapters"
+    if "default" in parts and "modules_to_save" not in parts:  # peft's name of the adapter, whatever its method
+        places = (("experts" in parts, "experts"), (is_attention, "attention"), (is_mlp, "mlp"))
+        return next((f"adapters on {place}" for holds, place in places if holds), "other adapters")
     rules = (
         ("modules_to_save" in parts, "trained copies"),
         (any("embed" in part or part in {"wte", "wpe"} for part in parts), "embeddings"),

@@ -119,6 +119,12 @@ def prompts_need_rows_apart(question: Question) -> Iterator[Finding]:
     method = PEFT_METHODS.get(config.adapter.finetuning_type)
     if method is None or not method.is_prompt:
         return
+    if config.objective.stage not in ("pt", "sft"):
+        yield Finding(
+            ("finetuning_type", "stage"),
+            f"{question.cite('finetuning_type')} cannot be combined with {question.cite('stage')}, whose rows hold "
+            "several texts; set `finetuning_type: lora`.",
+        )
     for key, asks in (("packing", config.packs), ("padding_free", config.loading.padding_free is True)):
         if asks:
             yield Finding(
