@@ -5,7 +5,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from tests.tiny.models import tiny_model
 from tunesmith.config import AdapterConfig
+from tunesmith.config.adapter import FinetuningType
 from tunesmith.config.peft_methods import PEFT_METHODS, REFUSED_METHODS
 from tunesmith.models.adapters import apply_adapters
 from tunesmith.models.adapters.begin import compute_first_weights, needs_first_weights
@@ -163,6 +164,7 @@ ADAPTERS = [name for name, case in CASES.items() if case.kind in PEFT_METHODS]
 def test_every_method_of_the_library_is_offered_or_refused_with_a_reason():
     assert sorted([*PEFT_METHODS, *REFUSED_METHODS]) == sorted(kind.value.lower() for kind in PeftType)
     assert all(REFUSED_METHODS.values())
+    assert sorted(get_args(FinetuningType)) == sorted(["full", "freeze", *PEFT_METHODS])
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -116,7 +116,7 @@ def _measure_gradients(
         base.weight.requires_grad_(True)
     try:
         for batch in batches:
-            (measure(batch) / len(batches)).backward()
+            (measure(batch) / len(batches)).backward()  # type: ignore[no-untyped-call]
         for base in bases:
             base._peft_loraga_grad = base.weight.grad
     finally:

@@ -92,7 +92,7 @@ def _renumber(block: nn.Module, place: int) -> None:
     """Tell the parts of a layer where it stands: caches of keys and values go by it."""
     for module in block.modules():
         if "layer_idx" in vars(module):
-            module.layer_idx = place
+            vars(module)["layer_idx"] = place
 
 
 def _describe(model: PreTrainedModel, old: int, sources: list[int]) -> None:

@@ -55,7 +55,7 @@ class KeptAdapter(PeftModel):
     begins: str
     """How its first weights are made, see `init_lora_weights`; `default` for an adapter that goes on."""
 
-    def save_pretrained(self, save_directory: str | Path, **options: Any) -> None:  # type: ignore[override]
+    def save_pretrained(self, save_directory: str | Path, **options: Any) -> None:
         """Write the adapter as any program reads it, and the record of its base."""
         folder = str(save_directory)
         if self.first_factors:
@@ -109,7 +109,7 @@ def keep_adapter(model: PeftModel, record: BaseRecord, *, begins: str = "default
 
 
 @lru_cache(maxsize=16)
-def _kept_class(original: type[Any]) -> type[Any]:
+def _kept_class(original: Any) -> type[Any]:
     return type(f"Kept{original.__name__}", (KeptAdapter, original), {})
 
 
