@@ -56,6 +56,13 @@ def dora_needs_readable_weights(question: Question) -> Iterator[Finding]:
             f"`use_dora: true` cannot read weights of {question.cite('quantization_method')}; use "
             "`quantization_method: bnb` or remove `use_dora`.",
         )
+    on_cpu = question.config.training.use_cpu or not question.machine.has_gpu
+    if quantization.quantization_bit == 8 and adapter.use_dora and quantization.quantization_method == "bnb" and on_cpu:
+        yield Finding(
+            ("use_dora", "quantization_bit"),
+            "`use_dora: true` cannot be combined with `quantization_bit: 8` on a CPU: once bitsandbytes has read 8-bit "
+            "weights for it there, it cannot multiply by them any more; set `quantization_bit: 4`.",
+        )
 
 
 @rule()

@@ -1,5 +1,7 @@
 import pytest
 
+from tunesmith.config.machine import Machine
+
 
 def test_four_bits_beside_lora_are_allowed(problems):
     assert problems(quantization_bit=4) == []
@@ -108,3 +110,10 @@ def test_lean_training_refuses_what_cannot_be(problems, changes, words):
 )
 def test_lean_training_takes_what_fits(problems, changes):
     assert problems(**changes) == []
+
+
+def test_dora_beside_eight_bits_is_left_to_machines_with_a_gpu(problems):
+    settings = {"quantization_bit": 8, "use_dora": True}
+    (found,) = problems(**settings)
+    assert "`use_dora: true` cannot be combined with `quantization_bit: 8` on a CPU" in found
+    assert problems(**settings, machine=Machine("nvidia", "its device files are there")) == []
