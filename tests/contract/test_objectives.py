@@ -7,24 +7,27 @@ import torch
 
 from tests.tiny.models import tiny_model
 from tests.tiny.preferences import FixedReference, tiny_objective, uneven_pairs
+from tests.tiny.tokenizers import byte_level_tokenizer
 from tests.tiny.training import uneven_rows
 from tunesmith.config.objective import ObjectiveConfig
 from tunesmith.data.batches import BOOKKEEPING_KEYS
 from tunesmith.data.collators import build_collator
+from tunesmith.models.reward import build_reward_model
 from tunesmith.objectives.registry import OBJECTIVES
 
 STAGES = sorted(OBJECTIVES)
 KINDS = {"rm": "pairs", "dpo": "pairs", "kto": "feedback"}
 
 
-@pytest.fixture(scope="module")
-def model():
-    return tiny_model("llama").train()
-
-
 @pytest.fixture
 def stage(request):
     return request.param
+
+
+@pytest.fixture
+def model(stage):
+    model = tiny_model("llama")
+    return (build_reward_model(model, byte_level_tokenizer()) if stage == "rm" else model).train()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from tunesmith.config.objective import ObjectiveConfig
 from tunesmith.config.preference import PreferenceConfig
 from tunesmith.data.batches import PairExample
 from tunesmith.models.heads import resolve_head
+from tunesmith.models.reward import resolve_score_head
 from tunesmith.objectives.base import Objective
 from tunesmith.objectives.completions import CompletionScorer
 from tunesmith.objectives.registry import ObjectiveParts, build_objective
@@ -56,6 +57,15 @@ class FixedReference:
 def tiny_objective(model: nn.Module, stage: str = "dpo", *, reference: Any = None, **settings: Any) -> Objective:
     """Build the objective of a stage over a toy model; the reference is a copy of the model as it is now."""
     preference = PreferenceConfig(**settings)
+    if stage == "rm":
+        return build_objective(
+            ObjectiveParts(
+                config=ObjectiveConfig(stage=stage),
+                preference=preference,
+                reward_scorer=resolve_score_head(model),
+                model_settings=model.config.to_dict(),
+            )
+        )
     return build_objective(
         ObjectiveParts(
             config=ObjectiveConfig(stage=stage, head_chunk_tokens=8),  # type: ignore[arg-type]

@@ -43,6 +43,7 @@ COMMANDS: dict[str, Command] = {
     "train": Command("tunesmith.cli.commands.train", "train a model from a YAML file, flags, or both"),
     "chat": Command("tunesmith.cli.commands.chat", "talk to a model in the terminal, with its adapter"),
     "export": Command("tunesmith.cli.commands.export", "merge an adapter, write a model ready to serve"),
+    "score": Command("tunesmith.cli.commands.score", "rate the rows of a file with a reward model"),
     "preview": Command("tunesmith.cli.commands.preview", "show what the model will see of a row"),
     "data": Command("tunesmith.cli.commands.data", "prepare the data of a run, or report what is in it"),
     "models": Command("tunesmith.cli.commands.models", "show what a model is, without loading it"),

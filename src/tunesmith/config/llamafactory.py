@@ -63,7 +63,6 @@ _VALUES_BY_FEATURE: Mapping[str, str] = {
     " generation_config",
     "prepared data in a named folder (the cache is keyed by content here)": "tokenized_path",
     "targets of their own for OFT (`lora_target` decides)": "oft_target",
-    "another reference policy": "ref_model ref_model_adapters ref_model_quantization_bit",
     "PPO": "ppo_buffer_size ppo_epochs ppo_target reward_model reward_model_adapters"
     " reward_model_quantization_bit reward_model_type",
     "SwanLab beyond `report_to: swanlab`": "swanlab_project swanlab_workspace swanlab_run_name swanlab_mode"
@@ -180,7 +179,7 @@ _RENAMED: Mapping[str, str] = {
 """Older spellings, and those of neighbouring tools, with the key that has their job here."""
 
 _LATER_VALUES: Mapping[str, str] = {
-    "stage": "rm ppo grpo orpo",
+    "stage": "ppo grpo orpo",
     "fp8_backend": "te msamp",
     "quantization_method": "gptq awq aqlm quanto mxfp4 fp8",
     "optim": "adamw_torch_xla adamw_torch_npu_fused adamw_anyprecision galore_adamw galore_adamw_8bit galore_adafactor"

@@ -16,6 +16,12 @@ class LoadingConfig:
     `auto` does so wherever the attention in use can keep rows apart. The results are the same; only the time and memory
     spent on padding go away. False gives right-padded batches."""
 
+    prefix_sharing: Literal["auto"] | bool = "auto"
+    """Compute the prompt of a pair once for both of its completions, with stages `rm` and `dpo`.
+
+    The results are the same. `auto` does so where rows stand end to end without padding, the attention keeps the
+    completions apart, and prompts are long enough for it to save work."""
+
     preprocessing_num_workers: PositiveInt | None = None
     """Processes that render and tokenize rows. When not set, or 1, the run does so itself, in threads on all cores.
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from tunesmith.config.objective import COMPLETION_STAGES
 from tunesmith.config.optimizers import ADAM_SETTINGS, OPTIMIZER_INPUTS
 from tunesmith.config.peft_methods import PEFT_METHODS
-from tunesmith.config.preference import STAGES_OF_SETTINGS
+from tunesmith.config.preference import REFERENCE_FREE_LOSSES, STAGES_OF_SETTINGS
+from tunesmith.config.reference_policy import STAGES_WITH_REFERENCE
 
 if TYPE_CHECKING:
     from tunesmith.config.run_config import RunConfig
@@ -190,6 +191,15 @@ def _without_preferences(config: "RunConfig") -> Iterator[Unused]:
             yield ("discopop_tau",), "`pref_loss` has no discopop"
 
 
+def _without_reference(config: "RunConfig") -> Iterator[Unused]:
+    stage, losses = config.objective.stage, config.preference.pref_loss
+    keys = [field.name for field in fields(config.reference)]
+    if stage not in STAGES_WITH_REFERENCE:
+        yield keys, f"{config.cite('stage')} has no reference policy"
+    elif stage == "dpo" and set(losses) <= set(REFERENCE_FREE_LOSSES) and not config.preference.pref_bco_weight:
+        yield keys, f"{config.cite('pref_loss')} needs no reference policy"
+
+
 def _without_tokens(config: "RunConfig") -> Iterator[Unused]:
     stage = config.objective.stage
     if stage in COMPLETION_STAGES:
@@ -233,6 +243,7 @@ _UNUSED: tuple[Callable[["RunConfig"], Iterator[Unused]], ...] = (
     _with_a_token_budget,
     _without_conversations,
     _without_preferences,
+    _without_reference,
     _without_tokens,
     _without_adam,
     _without_warm_up,

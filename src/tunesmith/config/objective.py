@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 from tunesmith.config.constraints import FractionBelowOne, NonNegativeFloat, PositiveInt
 
-Stage = Literal["pt", "sft", "dpo", "kto"]
+Stage = Literal["pt", "sft", "rm", "dpo", "kto"]
 STAGES: tuple[str, ...] = get_args(Stage)
 """Stages that can be run."""
 
@@ -21,8 +21,9 @@ class ObjectiveConfig:
     """Which training stage this is, and the details of its loss."""
 
     stage: Stage = "sft"
-    """What is learnt: `pt` plain text (continued pre-training), `sft` the answers of conversations, `dpo` which of two
-    answers is preferred, `kto` which answers are good and which are not.
+    """What is learnt: `pt` plain text (continued pre-training), `sft` the answers of conversations, `rm` to score
+    answers as people rank them (a reward model), `dpo` which of two answers is preferred, `kto` which answers are good
+    and which are not.
 
     Picks the section `<stage>_args` of a file that holds several."""
 

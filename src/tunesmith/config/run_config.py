@@ -18,6 +18,7 @@ from tunesmith.config.notes import find_notes
 from tunesmith.config.objective import ObjectiveConfig
 from tunesmith.config.preference import PreferenceConfig
 from tunesmith.config.quantization import QuantizationConfig
+from tunesmith.config.reference_policy import ReferenceConfig
 from tunesmith.config.settings import GROUPS, all_settings
 from tunesmith.config.training import TrainingConfig
 
@@ -53,6 +54,7 @@ class RunConfig:
     loading: LoadingConfig = field(default_factory=LoadingConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     preference: PreferenceConfig = field(default_factory=PreferenceConfig)
+    reference: ReferenceConfig = field(default_factory=ReferenceConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     distributed: DistributedConfig = field(default_factory=DistributedConfig)
     generation: GenerationConfig = field(default_factory=GenerationConfig)

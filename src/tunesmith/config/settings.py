@@ -38,6 +38,7 @@ from tunesmith.config.model import ModelConfig
 from tunesmith.config.objective import ObjectiveConfig
 from tunesmith.config.preference import PreferenceConfig
 from tunesmith.config.quantization import QuantizationConfig
+from tunesmith.config.reference_policy import ReferenceConfig
 from tunesmith.config.training import TrainingConfig
 
 GROUPS: Mapping[str, type] = {
@@ -48,6 +49,7 @@ GROUPS: Mapping[str, type] = {
     "loading": LoadingConfig,
     "objective": ObjectiveConfig,
     "preference": PreferenceConfig,
+    "reference": ReferenceConfig,
     "training": TrainingConfig,
     "distributed": DistributedConfig,
     "generation": GenerationConfig,

@@ -16,6 +16,7 @@ from tunesmith.config import GenerationConfig
 from tunesmith.errors import ConfigError
 from tunesmith.inference.markers import MarkerFilter, cut_at_marker
 from tunesmith.inference.pieces import TextPieces
+from tunesmith.models.heads import find_base_model
 
 
 class LocalGenerator:
@@ -156,7 +157,7 @@ def resolve_stop_ids(
     stop_ids: set[int] = set()
     if tokenizer.eos_token_id is not None:
         stop_ids.add(int(tokenizer.eos_token_id))
-    settings = model.generation_config
+    settings = model.generation_config if find_base_model(model).can_generate() else None
     named = settings.eos_token_id if settings is not None else None
     stop_ids.update([] if named is None else [named] if isinstance(named, int) else named)
     stop_ids.update(token for marker in end_markers if (token := _find_token(tokenizer, marker)) is not None)

@@ -98,6 +98,7 @@ def _build_reward(parts: ObjectiveParts) -> RewardObjective:
 OBJECTIVES: Mapping[str, Callable[[ObjectiveParts], Objective]] = {
     "pt": _build_next_token,
     "sft": _build_next_token,
+    "rm": _build_reward,
     "dpo": _build_preference,
     "kto": _build_feedback,
 }

@@ -99,6 +99,7 @@ USED_ELSEWHERE: Mapping[str, Mapping[str, str]] = {
         "dataloader_restarts": "training.io.settings",
         "data_timeout_seconds": "training.io.settings",
         "padding_free": "training.layout",
+        "prefix_sharing": "training.prefix_sharing",
         "preprocessing_num_workers": "data.pipeline",
         "preprocessing_batch_size": "data.pipeline",
         "overwrite_cache": "data.pipeline",

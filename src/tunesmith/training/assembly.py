@@ -43,6 +43,7 @@ from tunesmith.training.lineage import decisive_settings
 from tunesmith.training.monitoring.log import LOG_FILE, LogFile
 from tunesmith.training.monitoring.progress import Progress
 from tunesmith.training.optimizers import LoraPlusRates
+from tunesmith.training.prefix_sharing import NO_SHARING, PrefixSharing
 from tunesmith.training.resume import ResumePoint, check_row_order
 from tunesmith.training.schedule import Schedule
 from tunesmith.training.trainer import ObjectiveTrainer
@@ -73,6 +74,9 @@ class RunParts:
     objective: Objective
     schedule: Schedule | None
     """Length of the training; `None` for a run that trains nothing."""
+
+    prefix_sharing: PrefixSharing = NO_SHARING
+    """Whether the prompt of a pair is computed once."""
 
     @property
     def trains(self) -> bool:
@@ -193,6 +197,7 @@ def build_run_collator(parts: RunParts) -> Collator:
         pad_token_id=int(pad),
         pad_to_multiple_of=_GPU_PAD_MULTIPLE if on_gpu else None,
         ignore_pad_token_for_loss=not learns_padding,
+        shares_prompts=parts.prefix_sharing.is_on,
     )
 
 

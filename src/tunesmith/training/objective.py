@@ -5,6 +5,7 @@ from tunesmith.data import PreparedData
 from tunesmith.data.loading.datasets import PackedDataset
 from tunesmith.data.loading.feedback import FeedbackDataset
 from tunesmith.models import LoadedModel, resolve_head
+from tunesmith.models.reward import resolve_score_head
 from tunesmith.objectives import Objective, ObjectiveParts, build_objective
 from tunesmith.objectives.feedback import resolve_weights
 from tunesmith.objectives.registry import build_scorer, needs_reference
@@ -13,6 +14,15 @@ from tunesmith.training.reference import build_reference
 
 def build_run_objective(config: RunConfig, loaded: LoadedModel, data: PreparedData) -> Objective:
     """Return what the run learns."""
+    if config.objective.stage == "rm":
+        return build_objective(
+            ObjectiveParts(
+                config=config.objective,
+                preference=config.preference,
+                reward_scorer=resolve_score_head(loaded.model, loaded.precision),
+                model_settings=loaded.model.config.to_dict(),
+            )
+        )
     head = resolve_head(loaded.model, loaded.precision)
     reference = None
     if needs_reference(config.objective, config.preference):

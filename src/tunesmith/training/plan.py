@@ -35,7 +35,8 @@ def _lines(parts: RunParts, point: ResumePoint | None) -> Iterator[tuple[str, st
     yield "numbers", _precision(parts)
     if config.objective.stage in COMPLETION_STAGES:
         yield "loss", _loss(parts)
-        yield "reference", describe_reference(parts.objective)
+        if config.objective.stage != "rm":
+            yield "reference", describe_reference(parts.objective)
     yield "attention", f"{loaded.attention.implementation} ({loaded.attention.reason})"
     yield "batches", _batches(parts)
     if parts.schedule is not None:
@@ -111,7 +112,9 @@ def _precision(parts: RunParts) -> str:
 
 def _batches(parts: RunParts) -> str:
     layout = "rows end to end, no padding" if parts.layout == "flat" else "rows side by side, padded"
-    return f"{layout}{', several samples in each row' if is_packed(parts.config) else ''}"
+    packed = ", several samples in each row" if is_packed(parts.config) else ""
+    sharing = f"; {parts.prefix_sharing.note}" if parts.prefix_sharing.note else ""
+    return f"{layout}{packed}{sharing}"
 
 
 def _steps(parts: RunParts, schedule: Schedule, point: ResumePoint | None) -> str:

@@ -1,8 +1,7 @@
-"""The reference policy of a run: the policy without its adapter, or a frozen copy."""
+"""The reference policy of a run: the policy without its adapter, with its first weights, or another model."""
 
-import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -10,8 +9,10 @@ from peft import PeftModel
 from torch import Tensor, nn
 
 from tunesmith.config import RunConfig
-from tunesmith.models import LoadedModel
+from tunesmith.errors import ModelError
+from tunesmith.models import LoadedModel, load_model, load_tokenizer
 from tunesmith.models.heads import resolve_head
+from tunesmith.models.start_weights import StartWeights
 from tunesmith.objectives.completions import CompletionScorer
 from tunesmith.objectives.reference import ReferencePolicy
 
@@ -33,20 +34,20 @@ class WithoutAdapter:
 
     def completion_log_probabilities(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
         """See `ReferencePolicy.completion_log_probabilities`."""
-        adapted = model
-        while isinstance(adapted, nn.parallel.DistributedDataParallel):
-            adapted = adapted.module
+        adapted = _unwrap(model)
         assert isinstance(adapted, PeftModel), "made for adapters"
         with torch.no_grad(), adapted.disable_adapter():
             return self.scorer.score(adapted, batch).log_probabilities
 
 
 @dataclass(frozen=True, slots=True)
-class FrozenCopy:
-    """The policy as it was before the first step, kept beside it."""
+class WithStartWeights:
+    """The policy as it was before the first step: what is trained of it was copied, and is put back for the while."""
 
-    model: nn.Module
+    start: StartWeights
     scorer: CompletionScorer
+    what: str
+    """What was copied."""
 
     @property
     def equals_policy_at_start(self) -> bool:
@@ -55,7 +56,27 @@ class FrozenCopy:
 
     def describe(self) -> str:
         """Return what the reference is."""
-        return "a frozen copy of the model as training starts from it"
+        size = f"{self.start.num_bytes / 1e9:.2g} GB"
+        return f"the model as training starts from it (a frozen copy of {self.what}, {size})"
+
+    def completion_log_probabilities(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
+        """See `ReferencePolicy.completion_log_probabilities`."""
+        with torch.no_grad(), self.start.restored():
+            return self.scorer.score(_unwrap(model), batch).log_probabilities
+
+
+@dataclass(frozen=True, slots=True)
+class OtherModel:
+    """A model that stands beside the policy."""
+
+    model: nn.Module
+    scorer: CompletionScorer
+    name: str
+    equals_policy_at_start: bool
+
+    def describe(self) -> str:
+        """Return what the reference is."""
+        return self.name
 
     def completion_log_probabilities(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
         """See `ReferencePolicy.completion_log_probabilities`."""
@@ -70,20 +91,62 @@ def build_reference(config: RunConfig, loaded: LoadedModel, scorer: CompletionSc
         config: Settings of the run.
         loaded: The policy, before its first step.
         scorer: What scores the policy.
+
+    Raises:
+        ModelError: `ref_model` cannot be loaded, or has another vocabulary.
     """
     adapter = config.adapter
+    if config.reference.ref_model is not None:
+        return _load_other_model(config, loaded, scorer)
     is_fresh = not adapter.adapter_name_or_path or adapter.create_new_adapter
-    # Other first weights are taken out of the base model, which without the adapter is then no longer what it was.
-    if is_fresh and isinstance(loaded.model, PeftModel) and adapter.init_lora_weights in {"default", "gaussian"}:
-        return WithoutAdapter(scorer)
-    return build_frozen_copy(loaded, scorer)
+    if not isinstance(loaded.model, PeftModel):
+        what = "the trained layers" if adapter.finetuning_type == "freeze" else "all weights"
+        return WithStartWeights(StartWeights(loaded.model), scorer, what)
+    if not is_fresh:
+        return WithStartWeights(StartWeights(loaded.model), scorer, f"the adapter {adapter.adapter_name_or_path[-1]}")
+    return WithoutAdapter(scorer)  # rules refuse first weights of an adapter that would change the base
 
 
-def build_frozen_copy(loaded: LoadedModel, scorer: CompletionScorer) -> FrozenCopy:
-    """Return a copy of a model that nothing trains."""
-    model: Any = copy.deepcopy(loaded.model)
-    model.requires_grad_(False)
-    model.eval()
-    return FrozenCopy(
-        model, CompletionScorer(resolve_head(model, loaded.precision), scorer.chunk_tokens, scorer.ld_alpha)
+def _load_other_model(config: RunConfig, policy: LoadedModel, scorer: CompletionScorer) -> OtherModel:
+    settings = config.reference
+    other = replace(
+        config,
+        model=replace(
+            config.model, model_name_or_path=settings.ref_model, infer_dtype=_name(policy.precision.frozen_dtype)
+        ),
+        adapter=replace(config.adapter, adapter_name_or_path=settings.ref_model_adapters),
+        quantization=replace(config.quantization, quantization_bit=settings.ref_model_quantization_bit),
     )
+    tokenizer = load_tokenizer(other.model)
+    _check_same_tokens(tokenizer.get_vocab(), load_tokenizer(config.model).get_vocab(), str(settings.ref_model))
+    loaded = load_model(other, tokenizer, is_trainable=False)
+    loaded.model.config.use_cache = False  # whole rows are scored, nothing is generated
+    parts = [str(settings.ref_model), *settings.ref_model_adapters]
+    bits = settings.ref_model_quantization_bit
+    name = f"{' with '.join(parts)}{f' in {bits} bits' if bits else ''} (a model of its own)"
+    return OtherModel(loaded.model, _scorer_of(loaded.model, loaded, scorer), name, equals_policy_at_start=False)
+
+
+def _scorer_of(model: nn.Module, loaded: LoadedModel, scorer: CompletionScorer) -> CompletionScorer:
+    return replace(scorer, head=resolve_head(model, loaded.precision))
+
+
+def _check_same_tokens(theirs: Mapping[str, int], ours: Mapping[str, int], name: str) -> None:
+    """Compare the tokens that both know; one may have a few more that no row holds."""
+    differing = [token for token, number in ours.items() if theirs.get(token, number) != number]
+    if differing or len(theirs.keys() & ours.keys()) < min(len(theirs), len(ours)):
+        raise ModelError(
+            f"ref_model: {name} has another vocabulary than the model"
+            f"{f' (token {differing[0]!r} has another number)' if differing else ''}, so it cannot rate the same token "
+            "ids. Use a reference of the same family."
+        )
+
+
+def _unwrap(model: nn.Module) -> nn.Module:
+    while isinstance(model, nn.parallel.DistributedDataParallel):
+        model = model.module
+    return model
+
+
+def _name(dtype: torch.dtype) -> Any:
+    return str(dtype).removeprefix("torch.")

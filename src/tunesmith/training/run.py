@@ -20,6 +20,7 @@ from tunesmith.models import load_model, resolve_attention, resolve_device, reso
 from tunesmith.models.adapters import check_adapter_options
 from tunesmith.models.dropout import switch_dropout_off
 from tunesmith.models.load import load_base_config
+from tunesmith.models.reward import set_scoring_pad
 from tunesmith.runtime.files import check_writable
 from tunesmith.runtime.folder_lock import hold_folder
 from tunesmith.runtime.memory import keep_freed_memory
@@ -34,6 +35,8 @@ from tunesmith.training.layout import resolve_layout
 from tunesmith.training.lineage import check_same_run
 from tunesmith.training.objective import build_run_objective
 from tunesmith.training.plan import render_plan
+from tunesmith.training.precompute import precompute_reference
+from tunesmith.training.prefix_sharing import resolve_prefix_sharing
 from tunesmith.training.reference_check import check_reference
 from tunesmith.training.results import save_evaluation, save_plot, save_predictions, save_settings, save_training
 from tunesmith.training.resume import ResumePoint, resolve_resume_point
@@ -79,6 +82,7 @@ def _run(config: RunConfig) -> TrainingResult:
     if point is None and parts.trains:
         begin_adapter(parts)
     assembled = assemble_trainer(parts, point)
+    parts = precompute_reference(parts, assembled.trainer)
     plan = render_plan(parts, point)
     logger.info("%s", plan)
     save_settings(parts, plan, run_id=assembled.trainer.plan.run_id)
@@ -119,13 +123,16 @@ def prepare_parts(config: RunConfig) -> RunParts:
     schedule = _resolve_schedule(config, data, layout, ranks)
     if template is not None:
         template.apply_to_tokenizer(tokenizer)
+    if template is not None and config.objective.stage == "rm":
+        set_scoring_pad(tokenizer, template.end_markers)
     # Before the model: the adapter's weights are drawn, and cuBLAS takes its settings at the first product.
     (enable_full_determinism if config.training.full_determinism else set_seed)(config.training.seed)
     loaded = load_model(config, tokenizer, layout=layout)
     if config.objective.stage in COMPLETION_STAGES:
         switch_dropout_off(loaded.model)
     objective = build_run_objective(config, loaded, data)
-    return RunParts(config, ranks, arguments, tokenizer, template, data, loaded, layout, objective, schedule)
+    sharing = resolve_prefix_sharing(config, loaded, layout, data)
+    return RunParts(config, ranks, arguments, tokenizer, template, data, loaded, layout, objective, schedule, sharing)
 
 
 def _with_batch_size(parts: RunParts, config: RunConfig) -> RunParts:

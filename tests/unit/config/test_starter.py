@@ -14,5 +14,7 @@ def test_a_starting_file_has_only_its_model_and_rows_to_fill_in(stage, folder):
 
 
 def test_another_stage_is_refused():
-    with pytest.raises(ConfigError, match="there is no stage 'ppo' to start with; allowed is pt or sft or dpo or kto"):
+    with pytest.raises(
+        ConfigError, match="there is no stage 'ppo' to start with; allowed is pt or sft or rm or dpo or kto"
+    ):
         render_starter("ppo")

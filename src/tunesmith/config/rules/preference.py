@@ -114,3 +114,35 @@ def ratings_are_all_there(question: Question) -> Iterator[Finding]:
             ("streaming", "packing"),
             f"{question.cite('packing')} with `streaming: true` packs single rows, not pairs; remove one of them.",
         )
+
+
+@rule()
+def reward_models_write_no_text(question: Question) -> Iterator[Finding]:
+    """A score head stands where the vocabulary was."""
+    if question.config.objective.stage != "rm":
+        return
+    for key in ("predict_with_generate", "do_predict", "sample_steps"):
+        if question.config.value(key):
+            yield Finding(
+                (key, "stage"),
+                f"{question.cite(key)} has a model write text, and with `stage: rm` it gives scores; remove it. "
+                "`tunesmith score` rates rows with the finished model.",
+            )
+
+
+@rule()
+def the_reference_is_one_model(question: Question) -> Iterator[Finding]:
+    """What is said of another reference needs one; what is computed beforehand needs rows that are all there."""
+    config = question.config
+    for key in ("ref_model_adapters", "ref_model_quantization_bit"):
+        if config.value(key) and config.reference.ref_model is None:
+            yield Finding(
+                (key, "ref_model"),
+                f"{question.cite(key)} is about `ref_model`, which is not set; set both or remove it.",
+            )
+    if config.reference.precompute_reference is True and config.data.streaming:
+        yield Finding(
+            ("precompute_reference", "streaming"),
+            "`precompute_reference: true` goes over all rows before the first step, and `streaming: true` reads them "
+            "as they come; remove one of them.",
+        )

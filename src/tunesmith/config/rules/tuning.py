@@ -158,6 +158,12 @@ def first_weights_suit_the_rest(question: Question) -> Iterator[Finding]:
             ("init_lora_weights", "quantization_bit"),
             f"{cited} makes up for what weights lose in 4 bits, and this run has none; set `quantization_bit: 4`.",
         )
+    if begin == "loftq" and config.objective.stage not in _WITHOUT_REFERENCE:
+        yield Finding(
+            ("init_lora_weights", "stage"),
+            f"{cited} cannot be combined with {question.cite('stage')}: the model without its adapter is the reference "
+            "there, and lacks what this puts into the adapter; set `init_lora_weights: default`.",
+        )
     if begin not in MOVES_WEIGHTS:
         return
     if bits is not None:

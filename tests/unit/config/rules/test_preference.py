@@ -40,10 +40,17 @@ DPO = {"stage": "dpo"}
         ({"neftune_noise_alpha": 5.0}, "`neftune_noise_alpha: 5` adds noise, by which a policy would differ"),
         ({"pref_loss": "sigmoyd"}, "`pref_loss` is 'sigmoyd'"),
         ({"pref_beta": 0}, "`pref_beta` is 0; allowed is a number, more than 0"),
+        ({"ref_model_adapters": "a"}, "`ref_model_adapters: a` is about `ref_model`, which is not set"),
+        ({"ref_model_quantization_bit": 4}, "`ref_model_quantization_bit: 4` is about `ref_model`, which is not set"),
+        (
+            {"precompute_reference": True, "streaming": True, "max_steps": 9},
+            "`precompute_reference: true` goes over all rows before the first step",
+        ),
+        ({"stage": "rm", "sample_steps": 5}, "`sample_steps: 5` has a model write text, and with `stage: rm` it gives"),
     ],
 )
 def test_what_does_not_go_together_is_refused(problems, changes, message):
-    (problem,) = problems(**DPO, **changes)
+    (problem,) = problems(**{**DPO, **changes})
     assert message in problem
 
 

@@ -1,0 +1,197 @@
+"""The reference's log-probabilities of all rows, computed once before training and kept with the prepared data.
+
+They are found again by content: the rows, the weights of the reference and how they are scored. Neither names nor times
+of files count.
+"""
+
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from tunesmith.data.loading.cache import default_cache_dir
+from tunesmith.data.loading.datasets import ExampleDataset, PackedDataset
+from tunesmith.data.loading.feedback import FeedbackDataset
+from tunesmith.data.loading.referenced import ReferencedRows
+from tunesmith.data.pipeline import EVAL_NAME
+from tunesmith.models.heads import evaluation_mode
+from tunesmith.objectives.feedback import FeedbackObjective
+from tunesmith.objectives.preference import PreferenceObjective
+from tunesmith.objectives.reference import ReferencePolicy
+from tunesmith.runtime.files import atomic_file
+from tunesmith.training.assembly import RunParts
+from tunesmith.training.reference import OtherModel, WithoutAdapter, WithStartWeights
+from tunesmith.training.trainer import ObjectiveTrainer
+
+logger = logging.getLogger(__name__)
+
+Rows = ExampleDataset | FeedbackDataset
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Precomputed:
+    """A reference whose log-probabilities come with every batch."""
+
+    described: str
+    equals_policy_at_start: bool
+
+    def describe(self) -> str:
+        """Return what the reference is."""
+        return f"{self.described}, computed for all rows beforehand"
+
+    def completion_log_probabilities(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
+        """See `ReferencePolicy.completion_log_probabilities`."""
+        return batch["reference_log_probabilities"]
+
+
+def precompute_reference(parts: RunParts, trainer: ObjectiveTrainer) -> RunParts:
+    """Compute what the reference thinks of all rows, where `precompute_reference` says so, and let go of it.
+
+    Args:
+        parts: Of the run, before its first step.
+        trainer: Its rows and its objective are exchanged, too.
+
+    Returns:
+        The parts with rows that carry the values, or as they were.
+    """
+    objective = parts.objective
+    if not isinstance(objective, PreferenceObjective | FeedbackObjective) or objective.reference is None:
+        return parts
+    reference = objective.reference
+    if not _is_wanted(parts, reference):
+        return parts
+    store = _Store(parts, trainer, reference)
+    train = store.with_values(parts.data.train) if parts.trains else parts.data.train
+    evals = {name: store.with_values(rows) for name, rows in parts.data.evals.items()}
+    changed = replace(objective, reference=Precomputed(reference.describe(), reference.equals_policy_at_start))
+    trainer.objective = changed
+    trainer.train_dataset, trainer.eval_dataset = train, evals.get(EVAL_NAME)
+    return replace(parts, objective=changed, data=replace(parts.data, train=train, evals=evals))
+
+
+def _is_wanted(parts: RunParts, reference: ReferencePolicy) -> bool:
+    asked = parts.config.reference.precompute_reference
+    rows = [parts.data.train, *parts.data.evals.values()]
+    if asked is not True and (asked is False or not all(map(_can_carry, rows))):
+        return False
+    if asked is True:
+        return True
+    schedule = parts.schedule
+    repeats = schedule is not None and schedule.total_steps > schedule.steps_per_epoch
+    return repeats or isinstance(reference, OtherModel)
+
+
+def _can_carry(rows: Any) -> bool:
+    inner = rows.examples if isinstance(rows, PackedDataset) else rows
+    return inner is None or isinstance(inner, ExampleDataset | FeedbackDataset)
+
+
+class _Store:
+    """Computes values or finds them in the folder of prepared data."""
+
+    def __init__(self, parts: RunParts, trainer: ObjectiveTrainer, reference: ReferencePolicy) -> None:
+        self._parts, self._trainer, self._reference = parts, trainer, reference
+        folder = parts.config.loading.dataset_cache_dir
+        self._folder = Path(folder).expanduser() if folder else default_cache_dir()
+        self._weights = _digest_weights(trainer.model, reference)
+
+    def with_values(self, rows: Any) -> Any:
+        """Return the rows with the reference's log-probabilities beside each."""
+        if rows is None:
+            return None
+        if isinstance(rows, PackedDataset):
+            return PackedDataset(self.with_values(rows.examples), rows.packs)
+        file = self._folder / f"reference-{self._key(rows)}.npy"
+        values = _read(file, len(rows))
+        if values is None:
+            values = self._compute(rows)
+            if self._parts.ranks.is_main:
+                _write(file, values)
+        else:
+            logger.info("The reference's log-probabilities of %s rows are taken from the cache.", f"{len(rows):,}")
+        return ReferencedRows(rows, values)
+
+    def _key(self, rows: Rows) -> str:
+        config, precision = self._parts.config, self._parts.loaded.precision
+        settings = (_FORMAT, self._weights, config.objective.stage, config.preference.ld_alpha)
+        digest = hashlib.sha256(repr((*settings, precision.frozen_dtype, precision.autocast_dtype)).encode())
+        for index in range(len(rows)):
+            row: Any = rows[index]
+            digest.update(np.array([row["prompt_end"], row["chosen_end"], len(row["input_ids"])]).data)
+            digest.update(np.ascontiguousarray(row["input_ids"]).data)
+            digest.update(np.ascontiguousarray(row["trained_spans"]).data)
+        return digest.hexdigest()[:32]
+
+    def _compute(self, rows: Rows) -> NDArray[np.float32]:
+        """Run the reference over all rows, each process over its share. Shape [rows, 2]."""
+        ranks, size = self._parts.ranks, self._parts.config.training.per_device_eval_batch_size
+        order = np.argsort(rows.lengths, kind="stable")  # rows of like length share a batch
+        batches = [order[start : start + size] for start in range(0, len(order), size)]
+        own = range(ranks.rank, len(batches), ranks.world_size)
+        values = np.zeros((len(rows), 2), dtype=np.float32)
+        shown = tqdm(own, desc="Reference", unit=" batches", disable=not ranks.is_main)
+        with evaluation_mode(self._trainer.model), torch.no_grad(), self._trainer.accelerator.autocast():
+            for number in shown:
+                values[batches[number]] = self._values_of([rows[int(index)] for index in batches[number]])
+        if ranks.world_size > 1:
+            gathered: list[Any] = [None] * ranks.world_size
+            torch.distributed.all_gather_object(gathered, values)
+            values = np.sum(gathered, axis=0, dtype=np.float32)  # a row is zero where another process has it
+        return values
+
+    def _values_of(self, rows: Sequence[Any]) -> NDArray[np.float32]:
+        batch = self._trainer.prepare_rows(rows)
+        model, reference = self._trainer.model, self._reference
+        found = reference.completion_log_probabilities(model, batch)
+        if "mismatched" in batch:
+            other = reference.completion_log_probabilities(model, batch["mismatched"])
+            found = torch.stack([found, other], dim=1)
+        table: NDArray[np.float32] = found.float().reshape(-1, 2).cpu().numpy()
+        return table
+
+
+def _digest_weights(policy: nn.Module, reference: ReferencePolicy) -> str:
+    """Return a digest of the weights that the reference runs with."""
+    digest = hashlib.sha256()
+    for tensor in _weights_of(policy, reference):
+        digest.update(str(tuple(tensor.shape)).encode())
+        digest.update(tensor.detach().contiguous().view(torch.uint8).cpu().numpy().data)
+    return digest.hexdigest()
+
+
+def _weights_of(policy: nn.Module, reference: ReferencePolicy) -> Iterator[Tensor]:
+    if isinstance(reference, OtherModel):
+        yield from reference.model.parameters()
+    elif isinstance(reference, WithStartWeights):
+        with reference.start.restored():
+            yield from policy.parameters()
+    else:
+        assert isinstance(reference, WithoutAdapter), "all kinds of references are known here"
+        yield from (parameter for parameter in policy.parameters() if not parameter.requires_grad)
+
+
+def _read(file: Path, num_rows: int) -> NDArray[np.float32] | None:
+    """Return stored values; nothing where there are none, or a file that is not whole."""
+    try:
+        values: NDArray[np.float32] = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return values if values.shape == (num_rows, 2) and values.dtype == np.float32 else None
+
+
+def _write(file: Path, values: NDArray[np.float32]) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(file) as beside, beside.open("wb") as target:
+            np.save(target, values, allow_pickle=False)
+    except OSError as error:  # a full or locked folder costs the next run its time, not this one its training
+        logger.warning("The reference's log-probabilities could not be kept in %s: %s", file.parent, error)

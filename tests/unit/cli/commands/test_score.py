@@ -1,0 +1,64 @@
+"""`tunesmith score` in this process, on a toy reward model."""
+
+import json
+
+import pytest
+import torch
+
+from tests.tiny.models import tiny_model
+from tests.tiny.tokenizers import byte_level_tokenizer
+from tests.unit.cli.toy import save_toy_model
+from tunesmith.cli.main import main
+from tunesmith.models.reward import build_reward_model
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = save_toy_model(tmp_path_factory.mktemp("reward"))
+    torch.manual_seed(1)
+    build_reward_model(tiny_model("llama"), byte_level_tokenizer()).save_pretrained(place)
+    return place
+
+
+@pytest.fixture
+def rows(tmp_path):
+    file = tmp_path / "rows.json"
+    pairs = [{"instruction": f"Say {n}", "input": "", "chosen": f"{n}", "rejected": "no"} for n in range(5)]
+    file.write_text(json.dumps([*pairs, {"instruction": "", "input": "", "chosen": "", "rejected": ""}]))
+    return file
+
+
+def test_scores_go_to_standard_output_a_line_per_row(folder, rows, capsys):
+    assert main(["score", str(folder), str(rows), "use_cpu=true"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["row"] for line in lines] == list(range(6))
+    assert all({"chosen", "rejected"} <= set(line) for line in lines[:5])
+    assert "dropped" in lines[5]
+
+
+def test_scores_go_to_a_file_and_a_summary_to_standard_output(folder, rows, tmp_path, capsys):
+    out = tmp_path / "scores.jsonl"
+    assert main(["score", str(folder), str(rows), "--output", str(out), "use_cpu=true"]) == 0
+    shown = capsys.readouterr().out
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    higher = sum(line["chosen"] > line["rejected"] for line in lines[:5])
+    assert f"the score head is that of {folder}. 5 rows rated, 1 could not be used" in shown
+    assert f"rated higher in {higher / 5:.1%} of them. Written to {out}." in shown
+
+
+def test_rows_longer_than_the_limit_are_counted(folder, tmp_path, capsys):
+    file = tmp_path / "texts.jsonl"
+    file.write_text('{"text": "one two three four five six seven eight nine ten"}\n')
+    words = ["score", str(folder), str(file), f"--output={tmp_path / 'out.jsonl'}", "cutoff_len=8", "use_cpu=true"]
+    assert main(words) == 0
+    assert "1 were longer than cutoff_len and cut" in capsys.readouterr().out
+
+
+def test_a_model_without_a_head_ends_the_command_with_what_was_found(rows, tmp_path, capsys):
+    assert main(["score", str(save_toy_model(tmp_path / "plain")), str(rows), "use_cpu=true"]) == 4
+    assert "has no score head" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["a.json", "--dataset", "b.json"]])
+def test_one_file_is_rated_at_a_time(folder, words, capsys):
+    assert main(["score", str(folder), *words, "use_cpu=true"]) == 2

@@ -1,0 +1,135 @@
+"""The reference computed once: the same numbers, found again by content."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.tiny.runs import tiny_run, write_dataset, write_model
+from tunesmith.training import precompute
+from tunesmith.training.assembly import assemble_trainer
+from tunesmith.training.precompute import Precomputed, precompute_reference
+from tunesmith.training.run import prepare_parts, run_training
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_model(tmp_path / "model")
+    write_dataset(tmp_path / "data", num_rows=10)
+    return tmp_path
+
+
+@pytest.fixture
+def runs_of_the_reference(monkeypatch):
+    """Count the batches that the reference is run over."""
+    counted = []
+    compute = precompute._Store._values_of
+    monkeypatch.setattr(precompute._Store, "_values_of", lambda store, rows: counted.append(1) or compute(store, rows))
+    return counted
+
+
+def prepare(folder, **settings):
+    values = {"stage": "dpo", "dataset": "pairs", "precompute_reference": True, **settings}
+    parts = prepare_parts(tiny_run(folder, **values))
+    trainer = assemble_trainer(parts, None).trainer
+    return parts, trainer
+
+
+KINDS = {
+    "dpo": {},
+    "kto": {"stage": "kto", "dataset": "ratings"},
+    "packed": {"packing": True},
+    "ld": {"ld_alpha": 0.5},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_row_carries_what_the_reference_gives_for_it(folder, kind):
+    parts, trainer = prepare(folder, **KINDS[kind])
+    reference, rows = parts.objective.reference, parts.data.train
+    found = precompute_reference(parts, trainer)
+    assert isinstance(found.objective.reference, Precomputed)
+    assert found.objective.reference.describe() == f"{reference.describe()}, computed for all rows beforehand"
+    assert trainer.objective is found.objective
+    assert trainer.train_dataset is found.data.train
+    for row in range(len(rows)):
+        plain = trainer.prepare_rows([rows[row]])
+        carried = trainer.prepare_rows([found.data.train[row]])
+        both = [(plain, carried)]
+        both += [(plain["mismatched"], carried["mismatched"])] if kind == "kto" else []
+        for before, after in both:
+            expected = reference.completion_log_probabilities(trainer.model, before)
+            torch.testing.assert_close(after["reference_log_probabilities"], expected, atol=1e-4, rtol=1e-5)
+
+
+def test_values_are_found_again_by_content_and_not_by_name(folder, runs_of_the_reference):
+    precompute_reference(*prepare(folder))
+    first = len(runs_of_the_reference)
+    assert first > 0
+    (folder / "model").rename(folder / "renamed")
+    precompute_reference(*prepare(folder, model_name_or_path=str(folder / "renamed")))
+    assert len(runs_of_the_reference) == first
+    write_model(folder / "renamed", seed=7)
+    precompute_reference(*prepare(folder, model_name_or_path=str(folder / "renamed")))
+    assert len(runs_of_the_reference) == 2 * first
+    precompute_reference(*prepare(folder, model_name_or_path=str(folder / "renamed"), ld_alpha=0.5))
+    assert len(runs_of_the_reference) == 3 * first
+
+
+@pytest.mark.parametrize("damage", [b"", b"not an array", None])
+def test_a_file_that_is_not_whole_is_computed_again(folder, runs_of_the_reference, damage):
+    precompute_reference(*prepare(folder))
+    first = len(runs_of_the_reference)
+    (file,) = (folder / "cache").glob("reference-*.npy")
+    if damage is None:
+        np.save(file, np.zeros((3, 2), dtype=np.float32))
+    else:
+        file.write_bytes(damage)
+    precompute_reference(*prepare(folder))
+    assert len(runs_of_the_reference) == 2 * first
+
+
+def test_a_folder_that_cannot_be_written_costs_a_warning_alone(folder, monkeypatch, caplog):
+    monkeypatch.setattr(precompute.np, "save", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left")))
+    found = precompute_reference(*prepare(folder))
+    assert isinstance(found.objective.reference, Precomputed)
+    assert "could not be kept" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_wanted"),
+    [
+        ({"num_train_epochs": 1}, False),
+        ({"num_train_epochs": 2}, True),
+        ({"max_steps": 2}, False),
+        ({"num_train_epochs": 1, "ref_model": "model"}, True),
+        ({"num_train_epochs": 2, "precompute_reference": False}, False),
+        ({"num_train_epochs": 2, "pref_loss": "orpo"}, False),
+    ],
+)
+def test_auto_computes_beforehand_where_it_saves_something(folder, settings, is_wanted):
+    if "ref_model" in settings:
+        settings = {**settings, "ref_model": str(folder / "model")}
+    parts, trainer = prepare(folder, **{"precompute_reference": "auto", **settings})
+    found = precompute_reference(parts, trainer)
+    assert isinstance(getattr(found.objective, "reference", None), Precomputed) == is_wanted
+
+
+def test_a_run_with_stored_values_learns_the_same(folder):
+    def train(name, **settings):
+        config = tiny_run(
+            folder,
+            stage="dpo",
+            dataset="pairs",
+            output_dir=str(folder / name),
+            val_size=2,
+            do_eval=True,
+            **{"num_train_epochs": 2, "per_device_eval_batch_size": 2, **settings},
+        )
+        result = run_training(config)
+        return result.trainer.model.state_dict(), result.metrics["eval_loss"]
+
+    expected, expected_loss = train("plain", precompute_reference=False)
+    found, loss = train("stored", precompute_reference=True)
+    assert loss == pytest.approx(expected_loss, abs=1e-5)
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, atol=1e-4, rtol=1e-4)

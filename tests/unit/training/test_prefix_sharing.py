@@ -1,0 +1,84 @@
+"""When the prompt of a pair is computed once, what the plan says, and that a run learns the same."""
+
+import pytest
+import torch
+
+from tests.tiny.runs import tiny_run, write_dataset, write_model
+from tunesmith.errors import ConfigError, ModelError
+from tunesmith.training import prefix_sharing
+from tunesmith.training.assembly import assemble_trainer
+from tunesmith.training.plan import render_plan
+from tunesmith.training.run import prepare_parts, run_training
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("run")
+    write_model(place / "model")
+    write_dataset(place / "data", num_rows=12)
+    return place
+
+
+def prepare(folder, **settings):
+    return prepare_parts(tiny_run(folder, **{"stage": "dpo", "dataset": "pairs", **settings}))
+
+
+@pytest.mark.parametrize("settings", [{}, {"prefix_sharing": True}, {"packing": True}, {"stage": "rm"}])
+def test_pairs_share_their_prompt_where_they_can(folder, settings):
+    parts = prepare(folder, **settings)
+    assert parts.prefix_sharing.is_on
+    assert "the prompt of a pair is computed once, which leaves out" in render_plan(parts, None)
+    trainer = assemble_trainer(parts, None).trainer
+    batch = trainer.prepare_rows([parts.data.train[0]])
+    assert sum(map(sum, batch["branch_lengths"])) == batch["input_ids"].numel()
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"prefix_sharing": False}, "prefix_sharing: false"),
+        ({"padding_free": False}, "rows are padded"),
+        ({"flash_attn": "sdpa"}, "rows are padded"),
+        ({"flash_attn": "sdpa", "packing": True, "padding_free": False}, "rows are padded"),
+    ],
+)
+def test_pairs_keep_their_own_prompts_elsewhere_and_the_plan_says_why(folder, settings, reason):
+    parts = prepare(folder, **settings)
+    assert not parts.prefix_sharing.is_on
+    assert reason in parts.prefix_sharing.note
+    assert parts.prefix_sharing.note in render_plan(parts, None)
+
+
+@pytest.mark.parametrize(("stage", "dataset"), [("sft", "toy"), ("kto", "ratings")])
+def test_other_rows_have_nothing_to_share(folder, stage, dataset):
+    assert not prepare(folder, stage=stage, dataset=dataset).prefix_sharing.is_on
+
+
+def test_prompts_that_are_next_to_nothing_are_not_shared(folder, monkeypatch):
+    monkeypatch.setattr(prefix_sharing, "_LEAST_SHARE", 0.9)
+    assert "which saves nothing" in prepare(folder).prefix_sharing.note
+    assert prepare(folder, prefix_sharing=True).prefix_sharing.is_on
+
+
+def test_sharing_that_cannot_be_is_refused_when_it_was_asked_for(folder, monkeypatch):
+    with pytest.raises(ConfigError, match="prefix_sharing is true, but rows are padded"):
+        prepare(folder, prefix_sharing=True, padding_free=False)
+    with pytest.raises(ConfigError, match="is for pairs"):
+        prepare(folder, prefix_sharing=True, stage="sft", dataset="toy")
+    monkeypatch.setattr(prefix_sharing, "find_shared_prefix_obstacle", lambda *_: "completions see each other")
+    with pytest.raises(ModelError, match=r"prefix_sharing: completions see each other. Set prefix_sharing: false"):
+        prepare(folder, prefix_sharing=True)
+    assert "completions see each other" in prepare(folder).prefix_sharing.note
+
+
+@pytest.mark.parametrize("stage", ["dpo", "rm"])
+@pytest.mark.parametrize("packing", [False, True])
+def test_a_run_learns_the_same_with_shared_prompts(folder, tmp_path, stage, packing):
+    def train(name, **settings):
+        values = {"stage": stage, "dataset": "pairs", "output_dir": str(tmp_path / name), "packing": packing}
+        result = run_training(tiny_run(folder, **{**values, "max_steps": 2, "learning_rate": 1e-3, **settings}))
+        return {name: value.clone() for name, value in result.trainer.model.state_dict().items()}
+
+    expected, found = train("plain", prefix_sharing=False), train("shared", prefix_sharing=True)
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, atol=1e-4, rtol=1e-3)
