@@ -10,6 +10,7 @@ from tunesmith.config.training import TrainingConfig
 from tunesmith.errors import MissingDependencyError
 from tunesmith.models.heads import find_base_model
 from tunesmith.runtime.optional import require
+from tunesmith.runtime.ranks import current_ranks
 from tunesmith.training.optimizers.sets import Groups, OptimizerSet, is_matrix_of_a_layer
 
 
@@ -32,6 +33,7 @@ def build_adam_mini(model: nn.Module, settings: TrainingConfig, groups: Groups) 
     )
     # The package takes heads to share the width; in some families they are wider.
     optimizer.head_numel = head_dim * int(config.hidden_size)
+    optimizer.world_size = current_ranks().world_size  # it counts the GPUs of the machine, whoever uses them
     given = {id(value): group for group in groups for value in group["params"]}
     for group in optimizer.param_groups:
         same = given[id(group["params"][0])]

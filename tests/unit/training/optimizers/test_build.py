@@ -164,6 +164,7 @@ def test_adam_mini_keeps_one_second_mean_for_each_head(place, tmp_path):
     assert state["model.layers.0.self_attn.q_proj.weight"]["vmean"].shape == (4, 1)
     assert state["model.layers.0.self_attn.k_proj.weight"]["vmean"].shape == (2, 1)
     assert state["model.layers.0.mlp.up_proj.weight"]["vmean"].shape == (64, 1)
+    assert inner.world_size == 1
     assert [g["weight_decay"] for g in inner.param_groups if "norm" in g["name"]] == [0.0] * 5
 
 
