@@ -16,19 +16,21 @@ _TOLERANCE = 1e-3
 """Largest difference of logits between the compressed model in memory and reloaded, as a share of the largest."""
 
 
-def resolve_scheme(config: RunConfig, folders: tuple[str, ...]) -> CompressionScheme | None:
+def resolve_scheme(config: RunConfig, folders: tuple[str, ...], *, is_reward: bool = False) -> CompressionScheme | None:
     """Return the scheme that an export compresses with, `None` where none is asked for.
 
     Args:
         config: Of the export.
         folders: Of the adapters and the model, what was trained last first.
+        is_reward: Whether it is a reward model.
 
     Raises:
-        ConfigError: Compression is asked for, and neither the settings nor the folders name a scheme.
+        ConfigError: Compression is asked for, and neither the settings nor the folders name a scheme, or the model is
+            a reward model.
     """
     if not config.export.quantize:
         return None
-    if config.objective.stage == "rm":
+    if is_reward:
         raise ConfigError("quantize: true compresses language models, and this is a reward model. Remove quantize.")
     found = CompressionScheme.of(config.quantization)
     for folder in folders:

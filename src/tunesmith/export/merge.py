@@ -92,7 +92,7 @@ def export_model(config: RunConfig) -> ExportReport:
     if is_reward:
         config = replace(config, objective=replace(config.objective, stage="rm"))
         set_scoring_pad(tokenizer, end_markers)
-    scheme = resolve_scheme(config, (*reversed(found.adapters), found.base.source))
+    scheme = resolve_scheme(config, (*reversed(found.adapters), found.base.source), is_reward=is_reward)
     loaded = _load_exact(config, tokenizer, found.base.source, found.adapters)
     model = loaded.model.to(_merge_device(config))
     dtype = resolve_export_dtype(config.model.infer_dtype, loaded.stored_dtype)

@@ -79,6 +79,12 @@ def test_compressing_without_a_scheme_is_refused(place, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_reward_model_is_not_compressed(place):
+    config = load_config({"quantize": True, "qat": "int8-weight"}, purpose="read", environ={})
+    with pytest.raises(ConfigError, match="compresses language models, and this is a reward model"):
+        compression.resolve_scheme(config, (), is_reward=True)
+
+
 def test_a_compressed_model_that_loads_differently_is_removed(place, tmp_path, monkeypatch):
     logits = iter([torch.ones(4, 8), 2 * torch.ones(4, 8)])
     monkeypatch.setattr(compression, "_logits", lambda *_: next(logits))
