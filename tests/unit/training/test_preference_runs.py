@@ -106,3 +106,10 @@ def test_data_of_the_wrong_kind_is_refused(place, tmp_path):
         run(place, tmp_path, stage="kto", dataset="toy")
     with pytest.raises(DataError, match="Only one rated completion is left"):
         run(place, tmp_path, stage="kto", dataset="ratings", max_samples=1)
+
+
+@pytest.mark.parametrize(("stage", "dataset"), [("dpo", "pairs"), ("kto", "ratings")])
+def test_the_batch_size_can_be_found_out(place, tmp_path, stage, dataset):
+    settings = {"per_device_train_batch_size": "auto", "gradient_accumulation_steps": 1, "num_train_epochs": 1}
+    result = run(place, tmp_path, stage=stage, dataset=dataset, **settings)
+    assert result.state.global_step == 3  # 24 rows, 8 a step
