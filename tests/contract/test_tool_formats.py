@@ -56,7 +56,7 @@ def render_calls(tool_format, wanted):
 def test_calls_are_read_back_as_they_were(name):
     tool_format = TOOL_FORMATS[name]
 
-    @limits(max_examples=60, deadline=None)
+    @limits(max_examples=25, deadline=None)
     @given(calls, st.sampled_from(["", "I will look.", "Two\nlines"]))
     def holds(wanted, words):
         wanted = list({called: (called, given_arguments) for called, given_arguments in wanted}.values())

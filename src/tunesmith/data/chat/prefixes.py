@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from tunesmith.data.chat.render import RenderingRefusedError
 from tunesmith.data.chat.segment import Segment
-from tunesmith.data.chat.thinking import USUAL_TAGS, Tags, reopened
+from tunesmith.data.chat.thinking import USUAL_TAGS, Tags, complete_text
 
 RenderTurns = Callable[[Sequence[Mapping[str, Any]], bool, int], str]
 """Renders messages, with or without the prompt for the next answer; the number is the place of the answer."""
@@ -70,7 +70,7 @@ def _find_answer(
     prompt = render(messages[:answer], True, answer)
     text = render(messages[: answer + 1], False, answer)
     if not text.startswith(prompt):
-        completed = reopened(prompt, text, messages[answer], tags)
+        completed = complete_text(prompt, text, messages[answer], tags)
         if completed is None:
             raise RenderingRefusedError(
                 "the prompt for an answer is not how the conversation begins", f"message {answer + 1}: {prompt[-40:]!r}"

@@ -7,7 +7,7 @@ from typing import Any
 from tunesmith.data.chat.prefixes import Ending
 from tunesmith.data.chat.render import RenderingRefusedError
 from tunesmith.data.chat.template import ToolSupport
-from tunesmith.data.chat.thinking import USUAL_TAGS, Tags, reopened
+from tunesmith.data.chat.thinking import USUAL_TAGS, Tags, complete_text
 from tunesmith.data.chat.tools import TOOL_FORMATS
 from tunesmith.errors import TemplateError
 
@@ -57,7 +57,7 @@ def find_ending(
         raise TemplateError(f"the chat template refuses a plain question and answer: {error.detail}") from error
     if text.count(_ANSWER) != 1:
         raise TemplateError("the chat template does not print an answer as it is")
-    if not text.startswith(prompt) and reopened(prompt, text, _assistant(_ANSWER), tags) is None:
+    if not text.startswith(prompt) and complete_text(prompt, text, _assistant(_ANSWER), tags) is None:
         raise TemplateError(
             "the chat template's prompt for an answer is not how the text with the answer begins, so that a model "
             "trained on it would be asked differently when served: "

@@ -227,10 +227,13 @@ def _renderer(source: str, special_tokens: Mapping[str, str]) -> Render:
     return render
 
 
-def _puts_start_token(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether the tokenizer begins every text with its start token."""
+def _lacks_start_token(wire: Wire, tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether the tokenizer begins every text with its start token and a wire does not print it, by name or text."""
     start = tokenizer.bos_token_id
-    return start is not None and tokenizer.encode("", add_special_tokens=True)[:1] == [start]
+    if start is None or tokenizer.encode("", add_special_tokens=True)[:1] != [start]:
+        return False
+    beginnings = (wire.prefix,) if wire.prefix else (wire.system, wire.user)
+    return not all(text.startswith(("{bos}", str(tokenizer.bos_token))) for text in beginnings)
 
 
 def _from_entry(
@@ -253,7 +256,7 @@ def _from_entry(
         thinking = replace(thinking, tags=thought.tags, is_switchable=True, nothing=thought.nothing)
 
     def dressed(source: str) -> str:
-        if "bos_token" not in source and _puts_start_token(tokenizer):
+        if _lacks_start_token(entry.wire, tokenizer):
             source = with_start_token(source)
         text = with_default_system(with_thinking(header + source, thinking), settings.default_system)
         return text if text.startswith(entry.signature) else entry.signature + text

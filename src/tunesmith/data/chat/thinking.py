@@ -92,19 +92,13 @@ def without_reasoning(message: dict[str, Any], tags: Tags) -> dict[str, Any]:
     return {**kept, "content": split_reasoning({"content": message.get("content")}, tags)[1]}
 
 
-def opens_reasoning(prompt: str, tags: Tags) -> bool:
-    """Return whether the prompt for an answer ends inside of reasoning, so that the model only closes it."""
-    _, opening, after = prompt.rpartition(tags.opening)
-    return bool(opening) and not after.strip()
-
-
-def reopened(prompt: str, text: str, message: Mapping[str, Any], tags: Tags) -> str | None:
-    """Return the text with an answer as a model writes it behind a prompt that ends inside of reasoning.
+def complete_text(prompt: str, text: str, message: Mapping[str, Any], tags: Tags) -> str | None:
+    """Return the text with an answer as a model writes it behind a prompt that ends with reasoning, open or empty.
 
     Templates with such prompts mostly print answers without reasoning, or only sometimes with it.
 
     Args:
-        prompt: Asks for the answer and opens reasoning.
+        prompt: Asks for the answer. It ends with the opening tag, or with the empty form.
         text: What the template prints with the answer.
         message: The answer.
         tags: The tags around reasoning.
@@ -112,10 +106,14 @@ def reopened(prompt: str, text: str, message: Mapping[str, Any], tags: Tags) -> 
     Returns:
         The prompt and the rest of the answer; nothing where the two do not begin alike.
     """
-    before, _, _ = prompt.rpartition(tags.opening)
-    if not opens_reasoning(prompt, tags) or not text.startswith(before):
+    before, opening, after = prompt.rpartition(tags.opening)
+    if not opening or not text.startswith(before):
         return None
     rest = text[len(before) :]
+    if after.strip() == tags.closing:
+        return None if rest.startswith(tags.opening) else prompt + rest
+    if after.strip():
+        return None
     if rest.startswith(tags.opening):
         return prompt + rest[len(tags.opening) :].lstrip("\n")
     reasoning, _ = split_reasoning(message, tags)

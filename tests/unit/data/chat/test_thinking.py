@@ -6,9 +6,8 @@ from tunesmith.data.chat.thinking import (
     KNOWN_TAGS,
     Tags,
     Thinking,
+    complete_text,
     find_tags,
-    opens_reasoning,
-    reopened,
     split_reasoning,
 )
 from tunesmith.data.records import Conversation, Message, ToolCall
@@ -160,13 +159,27 @@ def test_only_answers_lose_reasoning():
     assert Thinking(enabled=False).prepare(messages) is messages
 
 
-def test_a_prompt_opens_reasoning_where_nothing_follows_the_tag():
-    assert opens_reasoning("x<think>\n", Tags())
-    assert not opens_reasoning("x<think>\n\n</think>\n\n", Tags())
-    assert not opens_reasoning("x", Tags())
-    assert reopened("a<think>\n", "b", {"content": ""}, Tags()) is None
-    assert reopened("a", "ab", {"content": "b"}, Tags()) is None
-    assert reopened("a<think>\n", "a<think>hm</think>b", {"content": ""}, Tags()) == "a<think>\nhm</think>b"
+@pytest.mark.parametrize(
+    ("prompt", "text", "expected"),
+    [
+        ("a<think>\n", "ab", "a<think>\n\n</think>\n\nb"),
+        ("a<think>\n", "a<think>hm</think>b", "a<think>\nhm</think>b"),
+        ("a<think>\n\n</think>\n\n", "ab", "a<think>\n\n</think>\n\nb"),
+        ("a<think>\n\n</think>\n\n", "a<think>hm</think>b", None),
+        ("a<think>\nwell", "ab", None),
+        ("a<think>\n", "b", None),
+        ("a", "ab", None),
+    ],
+)
+def test_an_answer_is_completed_behind_a_prompt_that_ends_with_reasoning(prompt, text, expected):
+    assert complete_text(prompt, text, {"content": "b"}, Tags()) == expected
+
+
+def test_a_prompt_with_the_empty_form_is_learnt_from_what_follows():
+    tokenizer = tokenizer_of("byte_level")
+    tokenizer.chat_template = OPENING.replace("<think>\n{%", "<think>\n\n</think>\n\n{%")
+    first, _ = rows_of(resolve_template(settings("auto"), tokenizer))
+    assert (header(first[0][0]), first[0][1]) == (EMPTY, "A<|im_end|>")
 
 
 def test_tags_are_those_that_a_template_speaks_of():
