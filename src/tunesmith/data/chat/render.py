@@ -139,7 +139,7 @@ def _environment() -> _Sandbox:
     return environment
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def compile_template(source: str) -> jinja2.Template:
     """Compile a chat template; the result is kept, because templates are looked up by their text for every row.
 

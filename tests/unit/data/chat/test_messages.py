@@ -38,3 +38,15 @@ def test_tools_that_are_not_a_list_of_objects_are_refused(text):
 def test_arguments_that_are_not_an_object_are_refused(arguments):
     with pytest.raises(RenderingRefusedError, match="tool call arguments are not JSON: f"):
         template_messages([Message("assistant", "", (ToolCall("f", arguments),))])
+
+
+def test_calls_of_clients_get_objects_for_their_json_text():
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+    bare = {"name": "g", "arguments": ""}
+    (message,) = template_messages([{"role": "assistant", "content": None, "tool_calls": [call, bare]}])
+    assert "content" not in message
+    first, second = message["tool_calls"]
+    assert (first["id"], first["function"]) == ("1", {"name": "f", "arguments": {"a": 1}})
+    assert second["function"] == {"name": "g", "arguments": {}}
+    with pytest.raises(RenderingRefusedError, match="tool call arguments are not JSON: f"):
+        template_messages([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "["}}]}])

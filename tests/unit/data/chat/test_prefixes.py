@@ -60,3 +60,21 @@ def test_answer_that_is_not_printed_is_refused():
 
     with pytest.raises(RenderingRefusedError, match="does not print every answer"):
         segments_by_prefix(mute, MESSAGES[:2], [1], ENDING)
+
+
+def test_a_marker_that_is_not_printed_is_put_behind_the_answer():
+    def open_ended(messages, add, answer):
+        return "".join(f"[{m['role']}:{m['content']}\n" for m in messages) + ("[a:" if add else "")
+
+    rows = segments_by_prefix(open_ended, MESSAGES, [1, 3], Ending("</s>", "\n", is_printed=False))
+    assert ["".join(segment.text for segment in row) for row in rows] == [
+        "[u:Q\n[a:A</s>\n",
+        "[u:Q\n[a:A\n[u:R\n[a:B</s>\n",
+    ]
+    assert [[segment.text for segment in row if segment.trained] for row in rows] == [["A</s>"], ["B</s>"]]
+
+    def mute(messages, add, answer):
+        return open_ended([m if m["role"] == "u" else {**m, "content": ""} for m in messages], add, answer)
+
+    with pytest.raises(RenderingRefusedError, match="does not print every answer: message 2"):
+        segments_by_prefix(mute, MESSAGES[:2], [1], Ending("</s>", "\n", is_printed=False))

@@ -52,3 +52,18 @@ def test_what_a_template_may_not_or_cannot_do_refuses_the_row(source):
 def test_broken_jinja_is_named_with_its_line():
     with pytest.raises(TemplateError, match=r"not valid Jinja \(line 2\)"):
         compile_template("a\n{% if %}")
+
+
+def test_methods_of_a_message_win_over_its_fields_and_hidden_names_stay_hidden():
+    message = {"role": "user", "items": "field", "_x": 1}
+    assert render_text("{{ messages[0].role }}|{{ messages[0]['items'] }}", [message], None, {}) == "user|field"
+    assert render_text("{% for k, v in messages[0].items() %}{{ k }} {% endfor %}", [message], None, {}) == (
+        "role items _x "
+    )
+    source = (
+        "{% for m in messages %}{{ loop.index }}{{ loop.cycle('a', 'b') }}{{ loop.missing is defined }}{% endfor %}"
+    )
+    assert render_text(source, [message, message], None, {}) == "1aFalse2bFalse"
+    for hidden in ("{{ messages[0].__class__ }}", "{% for m in messages %}{{ loop._iterator.x }}{% endfor %}"):
+        with pytest.raises(RenderingRefusedError, match="refuses the row"):
+            render_text(hidden + "{{ nothing.at_all }}", [message], None, {})

@@ -161,3 +161,24 @@ def test_our_entry_can_be_looked_up_by_alias():
         resolve_template(settings("qwen2_5"), tokenizer_of("byte_level")).source
         == find_entry("qwen").signature + find_entry("qwen").source
     )
+
+
+def test_own_template_that_closes_no_answer_gets_the_end_token_behind_each():
+    open_ended = (
+        "[gMASK]{% for m in messages %}<|{{ m['role'] }}|>\n{{ m['content'] }}{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+    )
+    tokenizer, template = own(open_ended, "metaspace")
+    assert not template.ending.is_printed
+    assert marked(template, talk("Q", "A", "R", "B")) == [["A</s>"], ["B</s>"]]
+    assert template.end_markers == ("</s>",)
+    tokenizer.eos_token = None
+    with pytest.raises(TemplateError, match="prints no end marker after an answer and the tokenizer has no end token"):
+        resolve_template(settings("auto"), tokenizer)
+
+
+def test_marks_of_a_template_that_refuses_the_probe_are_not_trusted():
+    once = MARKED.replace(
+        "{% for m in messages %}", "{% if messages|length > 2 %}{{ 'x' + 1 }}{% endif %}{% for m in messages %}"
+    )
+    assert own(once)[1].method == "prefixes"

@@ -41,7 +41,7 @@ def test_rendering_is_what_the_saved_template_prints(name, kind):
     template = template_of(name, tokenizer, allow_special_tokens=True)
     template.apply_to_tokenizer(tokenizer)
 
-    @limits(max_examples=15, deadline=None)
+    @limits(max_examples=6, deadline=None)
     @given(conversations(texts))
     def holds(conversation):
         row = template.render_segments(conversation)[-1]
