@@ -22,8 +22,12 @@ class DataRun:
     data: "PreparedData"
 
 
-def load_data_run(words: Sequence[str]) -> DataRun:
+def load_data_run(words: Sequence[str], *, purpose: str | None = None) -> DataRun:
     """Read the settings of a command line and prepare the data that they name, in this one process.
+
+    Args:
+        words: Of the command line.
+        purpose: What all rows are needed for; a run that streams is refused then.
 
     Raises:
         TunesmithError: Settings, data, tokenizer or template cannot be used.
@@ -42,6 +46,11 @@ def load_data_run(words: Sequence[str]) -> DataRun:
 
     if not (config.data.dataset or config.data.eval_dataset):
         raise ConfigError("dataset is not set; name the data sets to look at.")
+    if config.data.streaming and purpose is not None:
+        raise ConfigError(
+            f"`streaming: true` reads rows as they come, so there is nothing to {purpose} beforehand. Add "
+            "streaming=false to read all of them."
+        )
     tokenizer = load_run_tokenizer(config)
     template = None if config.objective.stage == "pt" else resolve_template(config.data, tokenizer)
     ranks = Ranks()

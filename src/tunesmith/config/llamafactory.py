@@ -61,7 +61,6 @@ _VALUES_BY_FEATURE: Mapping[str, str] = {
     "SGLang": "sglang_maxlen sglang_mem_fraction sglang_tp_size sglang_config sglang_lora_backend",
     "other settings for generating in evaluation": "eval_num_beams generation_max_length generation_num_beams"
     " generation_config",
-    "prepared data in a named folder (the cache is keyed by content here)": "tokenized_path",
     "targets of their own for OFT (`lora_target` decides)": "oft_target",
     "PPO": "ppo_buffer_size ppo_epochs ppo_target reward_model reward_model_adapters"
     " reward_model_quantization_bit reward_model_type",

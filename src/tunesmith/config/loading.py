@@ -23,10 +23,11 @@ class LoadingConfig:
     completions apart, and prompts are long enough for it to save work."""
 
     preprocessing_num_workers: PositiveInt | None = None
-    """Processes that render and tokenize rows. When not set, or 1, the run does so itself, in threads on all cores.
+    """Processes that render and tokenize rows. 1 does so in the run itself, in threads on all cores.
 
-    Processes help where Python is the slow part, as with a chat template that is not one of ours. Each takes memory for
-    a tokenizer of its own."""
+    When not set, the first second is done in the run itself, and processes are started if that leaves cores idle, there
+    are rows enough to pay for starting them, and memory for them: as with a chat template that is not one of ours. A
+    script of your own gets processes only where a number is written."""
 
     preprocessing_batch_size: PositiveInt = 1000
     """Rows that are tokenized together. Smaller values take less memory and are slower."""
@@ -41,6 +42,13 @@ class LoadingConfig:
 
     Put it on a fast disk, or in memory (`/dev/shm/tunesmith`): data that was prepared before is copied there, after a
     look at whether it fits. Costs about 4 bytes per token."""
+
+    tokenized_path: PathText | None = None
+    """Folder for the prepared data of this very run: filled if it is empty, used if it is not.
+
+    For preparing on one machine and training on another, which then needs no raw files (`tunesmith data prepare`). A
+    folder that was made with other settings, another tokenizer or other files is refused; `overwrite_cache` replaces
+    it."""
 
     dataloader_num_workers: Literal["auto"] | NonNegativeInt = "auto"
     """Processes per device that make batches.

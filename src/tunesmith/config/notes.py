@@ -154,6 +154,11 @@ def _without_warm_up(config: "RunConfig") -> Iterator[Unused]:
         yield ("warmup_steps", "warmup_ratio"), f"{config.cite('lr_scheduler_type')} has no warm-up{hint}"
 
 
+def _with_a_named_folder(config: "RunConfig") -> Iterator[Unused]:
+    if config.loading.tokenized_path is not None:
+        yield ("dataset_cache_dir",), f"prepared rows go to {config.cite('tokenized_path')}"
+
+
 def _while_streaming(config: "RunConfig") -> Iterator[Unused]:
     data = config.data
     if not data.streaming:
@@ -254,4 +259,5 @@ _UNUSED: tuple[Callable[["RunConfig"], Iterator[Unused]], ...] = (
     _without_answers,
     _for_other_commands,
     _while_streaming,
+    _with_a_named_folder,
 )

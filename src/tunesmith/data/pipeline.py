@@ -18,6 +18,7 @@ from tunesmith.data.prepared import EVAL_NAME, PreparedData, PreparedSet, Traina
 from tunesmith.data.selection import count_uses
 from tunesmith.data.splits import hold_back
 from tunesmith.data.streaming.preparation import open_stream, report_streams
+from tunesmith.data.tokenized import obtain_sets
 from tunesmith.errors import DataError
 from tunesmith.runtime.ranks import Ranks
 
@@ -45,7 +46,7 @@ def prepare_data(
     """
     preparation = Preparation(config, tokenizer, template, ranks or Ranks())
     stream = open_stream(config, preparation) if config.data.streaming and config.data.dataset else None
-    sets = preparation.prepare_sets()
+    sets = obtain_sets(preparation)
     train = _examples(sets, "train")
     evaluation = _examples(sets, "eval")
     held_back = 0

@@ -25,6 +25,7 @@ from tunesmith.data.selection import RawChunk, select_chunks
 from tunesmith.data.sources import DatasetSpec
 from tunesmith.data.tokenization import EncodingOptions, build_encoder
 from tunesmith.data.tokenization.truncation import TOO_LONG
+from tunesmith.data.worker_choice import over_helpful_workers
 from tunesmith.data.workers import over_workers
 from tunesmith.errors import DataError
 from tunesmith.runtime.ranks import Ranks
@@ -74,7 +75,7 @@ class Preparation:
             mask_history=config.data.mask_history,
             packing=is_packed(config),
         )
-        folder = config.loading.dataset_cache_dir
+        folder = config.loading.tokenized_path or config.loading.dataset_cache_dir
         # What was prepared before lies in the usual folder; a faster one gets a copy.
         origin = default_cache_dir() if folder else None
         self.cache = RowCache(Path(folder).expanduser() if folder else default_cache_dir(), ranks, origin=origin)
@@ -138,7 +139,7 @@ class Preparation:
     def _write(self, writer: EncodedRowsWriter, spec: DatasetSpec, encoder: ChunkEncoder) -> Tally:
         total = Tally()
         with RowProgress(spec, max_rows=spec.max_rows, shown=self.ranks.is_local_main) as progress:
-            for chunk, tally in self._encode(self._read(spec, progress), encoder):
+            for chunk, tally in self._encode(self._read(spec, progress), encoder, progress):
                 writer.write(chunk)
                 total.add(tally)
                 progress.advance(tally.read)
@@ -151,8 +152,14 @@ class Preparation:
                 progress.expect(chunk.rows)
             yield chunk
 
-    def _encode(self, chunks: Iterator[RawChunk], encoder: ChunkEncoder) -> Iterator[tuple[EncodedChunk, Tally]]:
-        workers = self.config.loading.preprocessing_num_workers or 1
+    def _encode(
+        self, chunks: Iterator[RawChunk], encoder: ChunkEncoder, progress: RowProgress
+    ) -> Iterator[tuple[EncodedChunk, Tally]]:
+        workers = self.config.loading.preprocessing_num_workers
+        if workers is None:
+            return over_helpful_workers(
+                chunks, encoder, count_rows=lambda chunk: len(chunk.rows), rows_left=lambda: progress.rows_left
+            )
         return map(encoder, chunks) if workers == 1 else over_workers(chunks, encoder, workers)
 
 

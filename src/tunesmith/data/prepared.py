@@ -18,6 +18,13 @@ EVAL_NAME = "validation"
 """Key of the rows to evaluate on, whether held back or named."""
 
 
+def find_examples(dataset: TrainableDataset) -> ExampleDataset:
+    """Return the single rows behind a data set, however it puts them together."""
+    if isinstance(dataset, ExampleDataset):
+        return dataset
+    return dataset.rows if isinstance(dataset, FeedbackDataset) else dataset.examples
+
+
 @dataclass(frozen=True, slots=True)
 class PreparedSet:
     """One data set, encoded."""

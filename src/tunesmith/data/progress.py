@@ -26,17 +26,26 @@ class RowProgress:
     def __init__(self, spec: DatasetSpec, *, max_rows: int | None, shown: bool, verb: str = "Preparing") -> None:
         self._spec = spec
         self._max_rows = max_rows
+        self._estimate: int | None = None
+        self._done = 0
         self._bar: Any = tqdm(desc=f"{verb} {spec.name}", unit=" rows", disable=not shown, smoothing=0.1)
 
     def expect(self, sample: Sequence[RawRow]) -> None:
         """Estimate the number of all rows from the first ones, for the time left."""
+        self._estimate = estimate_rows(self._spec, sample, self._max_rows)
         if not self._bar.disable:
-            self._bar.total = estimate_rows(self._spec, sample, self._max_rows)
+            self._bar.total = self._estimate
             self._bar.refresh()
 
     def advance(self, num_rows: int) -> None:
         """Count rows as done."""
+        self._done += num_rows
         self._bar.update(num_rows)
+
+    @property
+    def rows_left(self) -> int | None:
+        """About how many rows are to come; `None` where there is no telling."""
+        return None if self._estimate is None else max(0, self._estimate - self._done)
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,7 @@
 """Chunks over worker processes, results in the order of the chunks.
 
-Off by default: a fast tokenizer runs one chunk on all cores by itself. Workers pay off where Python is the larger part,
-as with foreign templates that are rendered prefix by prefix.
+A fast tokenizer runs one chunk on all cores by itself. Workers pay off where Python is the larger part, as with foreign
+templates that are rendered prefix by prefix; `worker_choice` finds out.
 """
 
 import multiprocessing

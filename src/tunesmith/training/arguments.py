@@ -105,6 +105,7 @@ USED_ELSEWHERE: Mapping[str, Mapping[str, str]] = {
         "overwrite_cache": "data.pipeline",
         "dataset_cache_dir": "data.pipeline",
         "tokens_per_device_batch": "training.io.token_batches",
+        "tokenized_path": "data.tokenized",
         "train_sampling_strategy": "training.assembly",
         "group_by_length": "training.assembly",
         "disable_shuffling": "training.assembly",

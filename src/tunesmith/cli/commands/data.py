@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
 def _report(words: list[str]) -> int:
     switches, words = take_switches(words, ["--json"])
     folder, words = take_value(words, "--out")
-    run = load_data_run(words)
+    run = load_data_run(words, purpose="report on")
     inspection = _inspect(run)
     picture = _draw(inspection, run, Path(folder or run.config.training.output_dir or "."))
     if "--json" in switches:
@@ -81,7 +81,7 @@ def _draw(inspection: "Inspection", run: "DataRun", folder: Path) -> Path:
 
 
 def _prepare(words: list[str]) -> int:
-    run = load_data_run(words)
+    run = load_data_run(words, purpose="prepare")
     output.show_text(run.data.report.render())
     for item in run.data.sets:
         output.show_text(f"{item.spec.name}: {len(item.rows):,} examples in {item.rows.path}")

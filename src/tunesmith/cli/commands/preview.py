@@ -47,10 +47,16 @@ def run(arguments: Sequence[str]) -> int:
 
 def _build(words: Sequence[str], row: int | None, count: int | None) -> "list[Preview | DroppedPreview]":
     from tunesmith.cli.data_arguments import load_data_run
-    from tunesmith.data.inspection.preview import build_previews
+    from tunesmith.data.inspection.preview import build_previews, build_stream_previews
     from tunesmith.data.inspection.source_rows import choose_rows
 
     run = load_data_run(words)
+    if run.data.stream is not None:
+        if row is not None:
+            raise ConfigError(
+                "--row: rows that are streamed have no numbers. Leave it out for the first, or add streaming=false."
+            )
+        return [*build_stream_previews(run.data.stream, count or 1, run.config, run.tokenizer)]
     chosen = choose_rows(run.data, row=row, count=count, seed=run.config.training.seed)
     return build_previews(run.data, chosen, run.config, run.tokenizer, run.preparation)
 
@@ -83,10 +89,15 @@ def _samples(preview: "Preview") -> str:
 
 
 def _show_source(source: "SourceRow") -> None:
-    output.show_text(f"data set {source.data_set}, {source.file}, row {source.file_row:,}")
+    output.show_text(f"data set {source.data_set}, {source.file}, {source.place}")
     text: Any = json.dumps(source.values, ensure_ascii=False, indent=2, default=str)
     output.show_text(output.escape_controls(text))
 
 
 def _spans(sample: "PreviewedSample") -> Iterator[output.Span]:
-    return (output.Span(run.text, is_marked=run.is_trained) for run in sample.runs)
+    part = ""
+    for run in sample.runs:
+        if run.part != part:
+            part = run.part
+            yield output.Span(f"\n--- {part} ---\n", is_marked=False)
+        yield output.Span(run.text, is_marked=run.is_trained)

@@ -126,6 +126,9 @@ def data_sets_are_in_the_catalogue(question: Question) -> Iterator[Finding]:
     data = question.config.data
     if not (data.dataset or data.eval_dataset):
         return
+    prepared = question.config.loading.tokenized_path
+    if prepared is not None and (Path(prepared) / "prepared.json").is_file():  # made where the rows are
+        return
     if is_on_hub(data.dataset_dir):  # it would take the network to know
         return
     try:

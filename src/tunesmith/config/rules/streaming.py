@@ -36,6 +36,12 @@ def streaming_counts_no_rows(question: Question) -> Iterator[Finding]:
             f"{question.cite('max_samples')} takes the first rows, which `streaming: true` shares out before they are "
             "counted; `max_steps` decides how much is read.",
         )
+    if config.loading.tokenized_path is not None:
+        yield Finding(
+            ("tokenized_path", "streaming"),
+            f"{question.cite('tokenized_path')} keeps prepared rows, and `streaming: true` prepares none; keep one of "
+            "them.",
+        )
     if config.loading.group_by_length or config.loading.train_sampling_strategy == "group_by_length":
         key = "group_by_length" if config.loading.group_by_length else "train_sampling_strategy"
         yield Finding(

@@ -109,11 +109,12 @@ def _sums(values: NDArray[np.int32], borders: NDArray[np.int64]) -> NDArray[np.u
     with np.errstate(over="ignore"):
         mixed = _mixed(values.astype(np.uint64) * _MULTIPLIERS[0] + places.astype(np.uint64) * _MULTIPLIERS[1])
         totals = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(mixed)])
-        return totals[borders[1:]] - totals[borders[:-1]]
+        sums: NDArray[np.uint64] = totals[borders[1:]] - totals[borders[:-1]]
+    return sums
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Spread each number over all 64 bits (the finalizer of SplitMix64, Steele et al. 2014)."""
-    values = (values ^ (values >> np.uint64(30))) * _MULTIPLIERS[1]
-    values = (values ^ (values >> np.uint64(27))) * _MULTIPLIERS[2]
-    return values ^ (values >> np.uint64(31))
+    mixed: NDArray[np.uint64] = (values ^ (values >> np.uint64(30))) * _MULTIPLIERS[1]
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * _MULTIPLIERS[2]
+    return mixed ^ (mixed >> np.uint64(31))

@@ -3,17 +3,19 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from tunesmith.config import RunConfig
-from tunesmith.data.batches import Example
-from tunesmith.data.inspection.source_rows import SourceRow, read_source_rows
-from tunesmith.data.loading.datasets import ExampleDataset, PackedDataset
+from tunesmith.data.batches import Example, PairExample
+from tunesmith.data.inspection.source_rows import SourceRow, read_source_rows, read_streamed_row
+from tunesmith.data.loading.datasets import PackedDataset
 from tunesmith.data.preparation import Preparation
-from tunesmith.data.prepared import PreparedData, TrainableDataset
+from tunesmith.data.prepared import PreparedData, TrainableDataset, find_examples
+from tunesmith.data.streaming.places import is_streamed
+from tunesmith.data.streaming.source import StreamSource
 
 
 class TokenRun(NamedTuple):
@@ -22,6 +24,8 @@ class TokenRun(NamedTuple):
     text: str
     ids: tuple[int, ...]
     is_trained: bool
+    part: str = ""
+    """Of rows with two completions: which of them, or the prompt. A run never reaches over two parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +50,11 @@ class PreviewedSample:
     def to_dict(self) -> dict[str, Any]:
         """Return the sample as JSON values."""
         return {
-            "row": self.row_id + 1,
+            **({} if is_streamed(self.row_id) else {"row": self.row_id + 1}),
             **_describe_source(self.source),
             "num_tokens": self.num_tokens,
             "num_trained": self.num_trained,
-            "runs": [{"trained": run.is_trained, "text": run.text, "ids": list(run.ids)} for run in self.runs],
+            "runs": [_describe_run(run) for run in self.runs],
         }
 
 
@@ -111,28 +115,68 @@ def build_previews(
         DroppedPreview(sources[row_id]) for row_id in row_ids if row_id not in seen and row_id in sources
     ]
     for use, place, samples in rows:
-        shown = tuple(build_sample(example, tokenizer, sources.get(example["row_id"])) for example in _as_list(samples))
+        shown = tuple(
+            build_sample(example, tokenizer, sources.get(example["row_id"]), config.objective.stage)
+            for example in _as_list(samples)
+        )
         previews.append(Preview(shown, use, place + 1, isinstance(samples, list)))
     return previews
 
 
-def build_sample(example: Example, tokenizer: PreTrainedTokenizerBase, source: SourceRow | None) -> PreviewedSample:
+def build_stream_previews(
+    stream: StreamSource, count: int, config: RunConfig, tokenizer: PreTrainedTokenizerBase
+) -> list[Preview]:
+    """Return the first rows that a run reads which streams, in the order of training."""
+    return [
+        Preview(
+            tuple(
+                build_sample(example, tokenizer, read_streamed_row(stream, example["row_id"]), config.objective.stage)
+                for example in _as_list(item)
+            ),
+            "train",
+            place,
+            isinstance(item, list),
+        )
+        for place, item in enumerate(stream.peek(count), start=1)
+    ]
+
+
+def build_sample(
+    example: Example, tokenizer: PreTrainedTokenizerBase, source: SourceRow | None, stage: str
+) -> PreviewedSample:
     """Return a sample with its tokens in runs of learnt and not learnt ones."""
-    return PreviewedSample(example["row_id"], tuple(_token_runs(example, tokenizer)), source)
+    return PreviewedSample(example["row_id"], tuple(_token_runs(example, tokenizer, stage)), source)
 
 
-def _token_runs(example: Example, tokenizer: PreTrainedTokenizerBase) -> Iterator[TokenRun]:
+def _token_runs(example: Example, tokenizer: PreTrainedTokenizerBase, stage: str) -> Iterator[TokenRun]:
     ids = example["input_ids"].tolist()
     is_trained = np.zeros(len(ids), dtype=bool)
     for start, end in example["trained_spans"].reshape(-1, 2).tolist():
         is_trained[max(start, 1) : end] = True  # the first token of a sample is never a target
-    borders = [0, *(np.flatnonzero(np.diff(is_trained)) + 1).tolist(), len(ids)]
-    before = ""
+    parts = _parts(example, stage)
+    changes = {*(np.flatnonzero(np.diff(is_trained)) + 1).tolist(), *parts}
+    borders = sorted({0, *changes, len(ids)})
+    before, part = "", ""
     for start, end in pairwise(borders):
         # All of the text up to here: some tokenizers decode a piece differently by itself, without its first space.
         text = str(tokenizer.decode(ids[:end], skip_special_tokens=False, clean_up_tokenization_spaces=False))
-        yield TokenRun(text[len(before) :], tuple(ids[start:end]), bool(is_trained[start]))
+        part = parts.get(start, part)
+        yield TokenRun(text[len(before) :], tuple(ids[start:end]), bool(is_trained[start]), part)
         before = text
+
+
+def _parts(example: Example, stage: str) -> dict[int, str]:
+    """Return where the parts of a row with two completions begin; nothing for other rows."""
+    if "chosen_end" not in example:
+        return {}
+    pair = cast("PairExample", example)
+    names = ("completion", "completion of another row") if stage == "kto" else ("chosen", "rejected")
+    return {0: "prompt", pair["prompt_end"]: names[0], pair["chosen_end"]: names[1]}
+
+
+def _describe_run(run: TokenRun) -> dict[str, Any]:
+    described: dict[str, Any] = {"trained": run.is_trained, "text": run.text, "ids": list(run.ids)}
+    return {**described, "part": run.part} if run.part else described
 
 
 def _datasets(data: PreparedData) -> Iterator[tuple[str, TrainableDataset]]:
@@ -145,8 +189,7 @@ def _datasets(data: PreparedData) -> Iterator[tuple[str, TrainableDataset]]:
 def _find(dataset: TrainableDataset, row_ids: Sequence[int]) -> Iterator[tuple[int, Example | list[Example]]]:
     """Yield the rows of a data set that hold something of the source rows, with their places."""
     packs = dataset.packs if isinstance(dataset, PackedDataset) else None
-    examples: ExampleDataset = dataset.examples if isinstance(dataset, PackedDataset) else dataset
-    numbers = np.flatnonzero(np.isin(examples.row_ids, row_ids))
+    numbers = np.flatnonzero(np.isin(find_examples(dataset).row_ids, row_ids))
     if packs is not None:
         pieces = np.flatnonzero(np.isin(packs.rows, numbers))
         numbers = np.unique(np.searchsorted(packs.borders, pieces, side="right") - 1)
@@ -164,7 +207,7 @@ def _describe_source(source: SourceRow | None) -> Mapping[str, Any]:
     described: dict[str, Any] = {
         "data_set": source.data_set,
         "file": source.file,
-        "file_row": source.file_row,
+        "place": source.place,
         "raw": source.values,
     }
     return described if source.dropped is None else {**described, "dropped": source.dropped}

@@ -12,8 +12,8 @@ from transformers import PreTrainedTokenizerBase
 from tunesmith.data.account import DataReport, SetReport
 from tunesmith.data.inspection.contents import Duplicates, count_stripped_tokens, find_duplicates, row_digests
 from tunesmith.data.inspection.lengths import LengthHistogram, build_histogram
-from tunesmith.data.loading.datasets import ExampleDataset, PackedDataset
-from tunesmith.data.prepared import PreparedData, TrainableDataset
+from tunesmith.data.loading.datasets import ExampleDataset
+from tunesmith.data.prepared import PreparedData, TrainableDataset, find_examples
 
 CUT_SHARE = 0.01
 """Share of rows with a cut answer from which it is worth a warning."""
@@ -91,7 +91,7 @@ def inspect_data(
     stripped: Counter[str] = Counter()
     for item in data.sets:
         stripped += count_stripped_tokens(item.rows, tokenizer, end_markers)
-    examples = _examples_of(data.train)
+    examples = None if data.train is None else find_examples(data.train)
     return Inspection(
         account=data.report,
         histogram=build_histogram(np.zeros(0, dtype=np.int64) if examples is None else examples.lengths),
@@ -133,20 +133,18 @@ def _render_share(report: SetReport) -> str:
     return f"  {report.name:<24} {report.trained_tokens:,} of {report.tokens:,} tokens, {share:.1%}"
 
 
-def _examples_of(dataset: TrainableDataset | None) -> ExampleDataset | None:
-    return dataset.examples if isinstance(dataset, PackedDataset) else dataset
-
-
 def _selected(dataset: TrainableDataset | None, digests: Mapping[Any, NDArray[np.uint64]]) -> NDArray[np.uint64]:
-    examples = _examples_of(dataset)
-    if examples is None:
+    if dataset is None:
         return np.zeros(0, dtype=np.uint64)
+    examples = find_examples(dataset)
     joined = np.concatenate([digests[part.rows.path] for part in examples.parts])
-    return joined if examples.indices is None else joined[examples.indices]
+    return joined if examples.indices is None else joined[np.unique(examples.indices)]
 
 
 def _row_ids(duplicates: Duplicates, examples: ExampleDataset | None) -> tuple[tuple[int, ...], ...]:
     if examples is None:
         return ()
-    row_ids = examples.row_ids
+    row_ids = ExampleDataset(examples.parts).row_ids
+    if examples.indices is not None:  # a row that mixing repeats is no repeated row of the data
+        row_ids = row_ids[np.unique(examples.indices)]
     return tuple(tuple(int(row_ids[place]) for place in group) for group in duplicates.shown)

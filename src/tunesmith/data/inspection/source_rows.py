@@ -10,6 +10,9 @@ from tunesmith.config import RunConfig
 from tunesmith.data.preparation import Preparation, select_run_chunks
 from tunesmith.data.prepared import PreparedData, PreparedSet
 from tunesmith.data.selection import RawChunk
+from tunesmith.data.streaming.cursors import Position, describe_place, read_shard
+from tunesmith.data.streaming.shards import Shard
+from tunesmith.data.streaming.source import StreamSource
 from tunesmith.errors import DataError
 
 
@@ -22,8 +25,8 @@ class SourceRow:
 
     data_set: str
     file: str
-    file_row: int
-    """Place in the file, from 1."""
+    place: str
+    """Place in the file, in words."""
 
     values: Mapping[str, Any]
     dropped: str | None = None
@@ -63,8 +66,17 @@ def read_source_rows(
         wanted.setdefault(_set_number(data, row_id), set()).add(row_id)
     found: dict[int, SourceRow] = {}
     for number, ids in wanted.items():
+        if not all(file.is_file() for file in data.sets[number].spec.files):
+            continue  # prepared elsewhere
         found.update(_read_rows_of(data.sets[number], ids, config, preparation))
     return found
+
+
+def read_streamed_row(stream: StreamSource, row_id: int) -> SourceRow:
+    """Read a row of a stream again."""
+    spec, file, unit, place = stream.find_row(row_id)
+    row = next(read_shard(Shard(file, 0, unit), Position(place)))
+    return SourceRow(row_id, spec.name, str(file), describe_place(file, unit, place), row.values)
 
 
 def _read_rows_of(
@@ -79,7 +91,7 @@ def _read_rows_of(
                 row_id=number + item.first_row_id,
                 data_set=item.spec.name,
                 file=str(raw.file),
-                file_row=raw.row + 1,
+                place=f"row {raw.row + 1:,}",
                 values=raw.values,
                 dropped=None if item.rows.find_place(number) else _why_dropped(item, chunk, number, preparation),
             )

@@ -6,6 +6,7 @@ import numpy as np
 
 from tunesmith.config import RunConfig
 from tunesmith.data.account import StreamReport
+from tunesmith.data.batches import Example
 from tunesmith.data.encoding import ChunkEncoder
 from tunesmith.data.preparation import Preparation, is_packed
 from tunesmith.data.requested import resolve_requested
@@ -71,5 +72,5 @@ def _check_learnt(source: StreamSource) -> None:
         )
 
 
-def _as_list(item: Item) -> list[Item]:
-    return item if isinstance(item, list) else [item]  # type: ignore[return-value]
+def _as_list(item: Item) -> list[Example]:
+    return item if isinstance(item, list) else [item]

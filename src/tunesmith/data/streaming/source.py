@@ -12,7 +12,7 @@ from tunesmith.data.sources import DatasetSpec
 from tunesmith.data.streaming.cursors import describe_place
 from tunesmith.data.streaming.mixing import MixedReader, Mixing
 from tunesmith.data.streaming.places import FIRST_FILE, split_row_id
-from tunesmith.data.streaming.shards import Shard, count_parts, cut_shards, deal, find_unit
+from tunesmith.data.streaming.shards import Shard, Unit, count_parts, cut_shards, deal, find_unit
 from tunesmith.data.streaming.shuffling import ShuffledRows
 from tunesmith.data.streaming.windows import ExampleStream, Item, WindowEncoder, pack_cut, pack_whole
 
@@ -128,18 +128,23 @@ class StreamSource:
             "packing": options.packing,
         }
 
-    def describe_row(self, row_id: int) -> str:
-        """Return where a row comes from: `data set chats, file chats.jsonl, line 17`."""
+    def find_row(self, row_id: int) -> tuple[DatasetSpec, Path, Unit, int]:
+        """Return data set, file, unit and place of a row."""
         number, place = split_row_id(row_id)
         if number not in self.files():
             raise KeyError(f"no example was made of row {row_id}")
         spec, file = self.files()[number]
-        return f"data set {spec.name}, file {file}, {describe_place(file, find_unit(file), place)}"
+        return spec, file, find_unit(file), place
+
+    def describe_row(self, row_id: int) -> str:
+        """Return where a row comes from: `data set chats, file chats.jsonl, line 17`."""
+        spec, file, unit, place = self.find_row(row_id)
+        return f"data set {spec.name}, file {file}, {describe_place(file, unit, place)}"
 
     def peek(self, count: int) -> list[Item]:
         """Return the first items of the first consumer of one, for a look."""
         stream = self.open(0, 1)
-        found = []
+        found: list[Item] = []
         while len(found) < count and (item := stream.next_item()) is not None:
             found.append(item)
         return found

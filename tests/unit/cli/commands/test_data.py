@@ -63,3 +63,9 @@ def test_without_an_action_it_says_what_there_is(capsys):
     assert "tunesmith data report FILE" in capsys.readouterr().out
     assert main(["data", "raport"]) == 2
     assert "there is no action 'raport'; allowed is one of report, prepare. Did you mean" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("action", "words"), [("report", "nothing to report on"), ("prepare", "nothing to prepare")])
+def test_a_run_that_streams_has_nothing_beforehand(folder, capsys, action, words):
+    assert main(["data", action, "run.yaml", "streaming=true", "max_steps=1"]) == 2
+    assert words in capsys.readouterr().err

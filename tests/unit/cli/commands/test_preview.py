@@ -67,8 +67,17 @@ def test_a_program_gets_json_with_token_ids(folder, capsys):
     [
         (["--row", "1", "--random", "2"], "--row shows one row and --random draws some"),
         (["dataset=null"], "dataset is not set"),
+        (["streaming=true", "max_steps=1", "--row", "1"], "rows that are streamed have no numbers"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(folder, capsys, words, message):
     assert main(["preview", "run.yaml", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_run_that_streams_shows_what_comes_first(folder, capsys):
+    assert main(["preview", "run.yaml", "streaming=true", "max_steps=1", "--random", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert "=== row 1 to train ===\ndata set sums, sums.jsonl, line " in shown
+    assert "=== row 2 to train ===" in shown
+    assert not (folder / "cache").exists()

@@ -21,6 +21,7 @@ def test_a_stream_without_a_number_of_steps_is_refused(problems, settings):
     [
         ({"val_size": 5}, "`val_size: 5` chooses among all rows"),
         ({"max_samples": 5}, "`max_samples: 5` takes the first rows"),
+        ({"tokenized_path": "some/folder"}, "`tokenized_path: some/folder` keeps prepared rows"),
         ({"group_by_length": True}, "`group_by_length: true` sorts by the lengths of all rows"),
         (
             {"train_sampling_strategy": "group_by_length"},

@@ -1,7 +1,9 @@
+import numpy as np
 import pytest
 
+from tests.tiny.tokenizers import byte_level_tokenizer
 from tests.unit.data.runs import question, small_run, write_sets
-from tunesmith.data.inspection.preview import DroppedPreview, build_previews
+from tunesmith.data.inspection.preview import DroppedPreview, build_previews, build_sample, build_stream_previews
 from tunesmith.data.inspection.source_rows import choose_rows
 from tunesmith.errors import DataError
 
@@ -24,7 +26,7 @@ def test_a_row_is_shown_in_runs_of_learnt_and_other_tokens_beside_its_raw_row(tm
     assert ids == run.prepare().train[1]["input_ids"].tolist()
     assert (sample.num_tokens, sample.num_trained) == (len(ids), len(sample.runs[1].ids))
     assert sample.source.values == question(2)
-    assert (sample.source.data_set, sample.source.file_row) == ("sums", 2)
+    assert (sample.source.data_set, sample.source.place) == ("sums", "row 2")
     assert (preview.use, preview.place, preview.is_packed) == ("train", 2, False)
 
 
@@ -90,3 +92,37 @@ def test_a_row_that_is_not_there_is_an_error_with_the_number_of_rows(tmp_path):
     write_sets(tmp_path, {"sums": [question(1), question(2)]})
     with pytest.raises(DataError, match="--row is 3, but 2 rows were read; give a number from 1 to 2"):
         choose_rows(small_run(tmp_path, "sums").prepare(), row=3)
+
+
+def test_the_two_completions_of_a_pair_are_shown_apart():
+    tokenizer = byte_level_tokenizer()
+    texts = ("Hi?", "Good.", "Bad.")
+    ids = [tokenizer(text)["input_ids"] for text in texts]
+    ends = np.cumsum([len(part) for part in ids]).tolist()
+    pair = {
+        "input_ids": np.array([token for part in ids for token in part], dtype=np.int32),
+        "trained_spans": np.array([ends[0], ends[2]], dtype=np.int32),
+        "row_id": 0,
+        "prompt_end": ends[0],
+        "chosen_end": ends[1],
+        "signal": 0.0,
+    }
+    shown = [(run.text, run.is_trained, run.part) for run in build_sample(pair, tokenizer, None, "dpo").runs]
+    assert shown == [("Hi?", False, "prompt"), ("Good.", True, "chosen"), ("Bad.", True, "rejected")]
+    other = build_sample(pair, tokenizer, None, "kto").to_dict()["runs"]
+    assert [run["part"] for run in other] == ["prompt", "completion", "completion of another row"]
+
+
+@pytest.mark.parametrize("packing", [False, True])
+def test_a_stream_is_shown_by_its_first_rows(tmp_path, packing):
+    write_sets(tmp_path, {"sums": [question(number) for number in range(40)]})
+    run = small_run(tmp_path, "sums", streaming=True, packing=packing, cutoff_len=128)
+    previews = build_stream_previews(run.prepare().stream, 3, run.config, run.tokenizer)
+    assert [preview.place for preview in previews] == [1, 2, 3]
+    assert [preview.is_packed for preview in previews] == [packing] * 3
+    for preview in previews:
+        for sample in preview.samples:
+            number = int(sample.source.place.removeprefix("line ")) - 1
+            assert sample.source.values == question(number)
+            assert f"What is {number}?" in sample.runs[0].text
+            assert "row" not in sample.to_dict()
