@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from tunesmith.data.account import DataReport, Tally
 from tunesmith.data.loading.datasets import ExampleDataset, PackedDataset
@@ -20,9 +21,9 @@ EVAL_NAME = "validation"
 
 def find_examples(dataset: TrainableDataset) -> ExampleDataset:
     """Return the single rows behind a data set, however it puts them together."""
-    if isinstance(dataset, ExampleDataset):
-        return dataset
-    return dataset.rows if isinstance(dataset, FeedbackDataset) else dataset.examples
+    if isinstance(dataset, PackedDataset):
+        return find_examples(cast("TrainableDataset", dataset.examples))
+    return dataset.rows if isinstance(dataset, FeedbackDataset) else dataset
 
 
 @dataclass(frozen=True, slots=True)

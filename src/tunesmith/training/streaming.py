@@ -49,7 +49,7 @@ class StreamFeed:
         self._ranks = ranks
         self._arguments = (source, collator, batch_size, drop_last)
         self._policy = policy
-        self.loader = self._open(resolve_workers(policy, ranks))
+        self.loader = self._open(resolve_workers(policy, ranks, source.most_workers(ranks.world_size)))
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield batches from where the run stands, without end.
@@ -126,12 +126,18 @@ class StreamEpochs(TrainerCallback):
         state.epoch = self._feed.loader.progress
 
 
-def resolve_workers(policy: LoaderPolicy, ranks: Ranks) -> int:
-    """Return how many workers encode rows for this process: as asked, or as processors are left beside the training."""
+def resolve_workers(policy: LoaderPolicy, ranks: Ranks, most: int) -> int:
+    """Return how many workers encode rows for this process: as asked, or as processors are left beside the training.
+
+    Args:
+        policy: How batches are made ahead of time.
+        ranks: All processes of the run.
+        most: Workers that can have rows of their own.
+    """
     if not policy.tunes_workers:
         return policy.start.num_workers
     share = cpu_quota() / ranks.local_world_size
-    return max(0, min(_MOST_WORKERS, int(share) - 1))
+    return max(0, min(_MOST_WORKERS, most, int(share) - 1))
 
 
 def state_file(rank: int) -> str:

@@ -30,7 +30,7 @@ def read_json(path: Path, problems: FileProblems) -> Iterator[Values]:
         start = file.read(4096).lstrip()
     if start.startswith("["):
         with open_text(path, newline="") as file:
-            for row, value in enumerate(_ArrayReader(path, file, WINDOW_CHARACTERS).values()):
+            for row, value in enumerate(ArrayReader(path, file, WINDOW_CHARACTERS).values()):
                 if isinstance(value, dict):
                     yield value
                 else:
@@ -71,7 +71,7 @@ def _is_spread_over_lines(start: str) -> bool:
     return start.startswith("{") and start[1:].lstrip(" \t\r").startswith("\n")
 
 
-class _ArrayReader:
+class ArrayReader:
     """Parses the elements of one array out of a window that moves over the file.
 
     The standard library's parser takes one element at a time out of the window. Where it fails close to the end, or
@@ -90,6 +90,28 @@ class _ArrayReader:
         """Lines before the window, and characters of the window's first line before it."""
 
         self._row = 0
+        self._bytes = 0
+        self._counted = 0
+        """Bytes of the text that was counted, and up to where that is in the window."""
+
+        self._place = 0
+
+    def count_bytes(self) -> int:
+        """Return how many bytes of the file come before the next element, from where reading began."""
+        self._bytes += len(self._text[self._counted : self._at].encode())
+        self._counted = self._at
+        return self._bytes
+
+    def go_on(self, place: int) -> Iterator[object]:
+        """Return the elements that are left of an array; the file was opened where one of them begins.
+
+        Args:
+            place: Where that is, in bytes, for messages: nothing is known of the rows and lines before.
+        """
+        self._place = place
+        self._grow()
+        self._next_is("")
+        return self._elements(is_closed=self._at == len(self._text))
 
     def values(self) -> Iterator[object]:
         """Yield the elements in order.
@@ -97,19 +119,22 @@ class _ArrayReader:
         Raises:
             DataError: The file is not one array; the message names row, line and column.
         """
-        decode = json.JSONDecoder().raw_decode
         self._begin()
         is_closed = self._next_is("]")
         if is_closed:
             self._at += 1
+        yield from self._elements(is_closed=is_closed)
+
+    def _elements(self, *, is_closed: bool) -> Iterator[object]:
+        decode = json.JSONDecoder().raw_decode
         while not is_closed:
+            self._next_is("")  # the window may have ended between two elements
             try:
                 value, end = decode(self._text, self._at)
             except json.JSONDecodeError as error:
                 if not self._may_be_cut(error):
                     raise self._invalid(error.msg, error.pos) from error
                 self._grow()
-                self._next_is("")  # the window may have ended between two elements
                 continue
             except (ValueError, RecursionError) as error:
                 raise DataError(f"{self._path}: row {self._row + 1}: the JSON cannot be read: {error}") from error
@@ -119,7 +144,7 @@ class _ArrayReader:
                     self._grow()
                     continue
                 raise self._invalid("expected a comma or ] after the row", end)
-            self._at = border.end()
+            self._at = border.end(1)  # and not behind the blanks, of which the window may hold a part
             is_closed = border[1] == "]"
             yield value
             self._row += 1
@@ -152,11 +177,15 @@ class _ArrayReader:
         self._column = len(dropped) - dropped.rfind("\n") - 1 + (0 if breaks else self._column)
         kept = self._text[self._at :]
         read = self._file.read(max(self._window, len(kept)))
+        self.count_bytes()
         self._text = kept + read
-        self._at = 0
+        self._at = self._counted = 0
         self._at_end = not read
 
     def _invalid(self, message: str, at: int) -> DataError:
+        if self._place:
+            where = f"{self._bytes + len(self._text[self._counted : at].encode())} bytes behind byte {self._place}"
+            return DataError(f"{self._path}: not valid JSON {where}: {message}")
         line = self._lines + self._text.count("\n", 0, at) + 1
         start = self._text.rfind("\n", 0, at)
         column = at - start if start >= 0 else at + self._column + 1

@@ -5,6 +5,7 @@ import json
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 
 from tunesmith.data.sources.columnar import rows_of_batch
 from tunesmith.data.sources.compression import damage_errors, find_file_type
+from tunesmith.data.sources.json_rows import WINDOW_CHARACTERS, ArrayReader
 from tunesmith.data.sources.rows import read_file
 from tunesmith.data.sources.text_rows import check_column_names
 from tunesmith.data.streaming.shards import Shard, Unit, group_borders
@@ -68,6 +70,8 @@ def describe_place(path: Path, unit: Unit, place: int) -> str:
         while left and (block := file.read(min(left, 1 << 20))):
             lines += block.count(b"\n")
             left -= len(block)
+        following = file.read(4096)  # in an array, the place is behind the comma before the row
+        lines += following[: len(following) - len(following.lstrip())].count(b"\n")
     return f"line {lines:,}"
 
 
@@ -201,6 +205,19 @@ def _arrow_batches(path: Path, first_group: int) -> Iterator[Any]:
             yield reader.get_batch(number)
 
 
+def _read_array(shard: Shard, place: int) -> _Raw:
+    with shard.file.open("rb") as file:
+        start = place or len(_BOM) * (file.read(len(_BOM)) == _BOM)
+        file.seek(start)
+        reader = ArrayReader(shard.file, TextIOWrapper(file, encoding="utf-8", newline=""), WINDOW_CHARACTERS)
+        for value in reader.go_on(place) if place else reader.values():
+            after = start + reader.count_bytes()
+            if not isinstance(value, dict):
+                raise _malformed(shard, place, f"expected an object, found {type(value).__name__}")
+            yield place, value, after
+            place = after
+
+
 def _read_counted(shard: Shard, place: int) -> _Raw:
     for row in islice(read_file(shard.file), place, None):
         yield row.row, row.values, row.row + 1
@@ -210,6 +227,7 @@ _READERS: Mapping[Unit, Callable[[Shard, int], _Raw]] = {
     "lines": _read_lines,
     "groups": _read_groups,
     "csv": _read_csv,
+    "array": _read_array,
     "rows": _read_counted,
 }
 

@@ -19,11 +19,11 @@ from tunesmith.data.sources import DatasetSpec
 from tunesmith.data.sources.compression import damage_errors, find_file_type, is_compressed, open_bytes
 from tunesmith.errors import DataError
 
-Unit = Literal["lines", "groups", "csv", "rows"]
+Unit = Literal["lines", "groups", "csv", "array", "rows"]
 """How the places of a shard count.
 
-Bytes at the start of a line, rows of a columnar file, bytes at the start of a CSV record, or rows that can only be
-reached by reading those before."""
+Bytes at the start of a line, rows of a columnar file, bytes at the start of a CSV record or of an element of a JSON
+array, or rows that can only be reached by reading those before."""
 
 _LEAST_BYTES = 1 << 16
 _MOST_BYTES = 64 << 20
@@ -108,7 +108,7 @@ def find_unit(path: Path) -> Unit:
         return "lines"
     if kind == ".parquet" or (kind == ".arrow" and isinstance(path, Path) and _arrow_groups(path) is not None):
         return "groups"
-    return "csv" if kind == ".csv" else "rows"
+    return "csv" if kind == ".csv" else "array" if kind == ".json" else "rows"
 
 
 @lru_cache(maxsize=4096)
@@ -143,7 +143,7 @@ def _cut_file(file: Path, number: int, wanted: int) -> list[Shard]:
         count = max(1, min(len(groups) - 1, max(wanted, _FEW_GROUPS)))
         borders = [groups[(len(groups) - 1) * part // count] for part in range(count + 1)]
     else:
-        borders = [0, size] if unit == "csv" else []
+        borders = [0, size] if unit in ("csv", "array") else []
     if not borders:
         return [Shard(file, number, unit, num_bytes=size)]
     return [

@@ -61,6 +61,10 @@ class StreamSource:
         """Return every file with its data set, by number."""
         return dict(enumerate(((spec, file) for spec in self.specs for file in spec.files), start=FIRST_FILE))
 
+    def most_workers(self, num_processes: int) -> int:
+        """Return how many workers of each process can have rows of their own; 1 where even processes share them."""
+        return max(1, min(count_parts(spec) for spec in self.specs) // num_processes)
+
     def resolve_workers(self, wanted: int, num_processes: int) -> int:
         """Return how many workers of each process can have rows of their own, with a notice when there are fewer.
 
@@ -68,11 +72,11 @@ class StreamSource:
             wanted: Workers asked for; 0 reads in the process itself.
             num_processes: Processes of the run.
         """
-        parts = min(count_parts(spec) for spec in self.specs)
-        possible = max(1, parts // num_processes)
+        possible = self.most_workers(num_processes)
         if wanted <= possible:
             return wanted
         fewest = min(self.specs, key=count_parts)
+        parts = count_parts(fewest)
         logger.warning(
             "dataloader_num_workers is %d, but data set %s has only %d part%s to read apart from each other (text has "
             "one per 64 KiB, Parquet and Arrow one per group of rows, other files one each): %d worker%s per process.",

@@ -61,8 +61,8 @@ def test_a_mistake_far_from_the_end_is_found_without_reading_on(tmp_path, monkey
     path = tmp_path / "rows.json"
     path.write_text('[{"a" 1}, ' + '{"a": 1}, ' * 1000, encoding="utf-8")
     read = []
-    original = json_rows._ArrayReader._grow
-    monkeypatch.setattr(json_rows._ArrayReader, "_grow", lambda self: (read.append(1), original(self)))
+    original = json_rows.ArrayReader._grow
+    monkeypatch.setattr(json_rows.ArrayReader, "_grow", lambda self: (read.append(1), original(self)))
     with pytest.raises(DataError, match=r"column 7: Expecting ':' delimiter \(row 1\)"):
         values(path)
     assert len(read) == 1
@@ -73,14 +73,14 @@ def test_no_more_than_a_window_and_a_row_is_in_memory(tmp_path, monkeypatch):
     path = tmp_path / "rows.json"
     path.write_text(json.dumps([{"text": "x" * (n % 300)} for n in range(2000)]), encoding="utf-8")
     longest = 0
-    original = json_rows._ArrayReader._grow
+    original = json_rows.ArrayReader._grow
 
     def grow(self):
         nonlocal longest
         original(self)
         longest = max(longest, len(self._text))
 
-    monkeypatch.setattr(json_rows._ArrayReader, "_grow", grow)
+    monkeypatch.setattr(json_rows.ArrayReader, "_grow", grow)
     assert len(values(path)) == 2000
     assert longest < 2 * 1000 + 400
 
@@ -91,8 +91,8 @@ def test_a_row_longer_than_many_windows_is_parsed_a_few_times_only(tmp_path, mon
     rows = [{"text": "x" * 100_000}]
     path.write_text(json.dumps(rows), encoding="utf-8")
     grown = []
-    original = json_rows._ArrayReader._grow
-    monkeypatch.setattr(json_rows._ArrayReader, "_grow", lambda self: (grown.append(1), original(self)))
+    original = json_rows.ArrayReader._grow
+    monkeypatch.setattr(json_rows.ArrayReader, "_grow", lambda self: (grown.append(1), original(self)))
     assert values(path) == rows
     assert len(grown) < 25
 

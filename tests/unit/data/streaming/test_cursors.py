@@ -1,6 +1,9 @@
+import json
+
 import pytest
 
 from tests.unit.data.streaming.files import KINDS, rows_of, text_spec, write_file
+from tunesmith.data.streaming import cursors
 from tunesmith.data.streaming.cursors import Position, describe_place, read_shard
 from tunesmith.data.streaming.shards import Shard, cut_shards, find_unit
 from tunesmith.errors import DataError
@@ -50,6 +53,8 @@ def test_a_record_over_several_lines_is_one_row(tmp_path):
         ("a.csv", b"text,more\na,b\nc\n", r"a\.csv: line 3: expected 2 fields, found 1"),
         ("a.csv", b'text\n"a"b\n', r"a\.csv: line 2: not valid CSV"),
         ("a.csv", b"text\n\xff\n", r"a\.csv: not UTF-8 text"),
+        ("a.json", b'[{"text": "a"},\n{"text": }]', r"a\.json: not valid JSON at line 2"),
+        ("a.json", b'[{"text": "a"},\n[1]]', r"a\.json: line 2: expected an object, found list"),
     ],
 )
 def test_a_malformed_row_is_named_with_its_line(tmp_path, name, content, message):
@@ -76,3 +81,31 @@ def test_a_place_is_described_as_a_line_or_as_a_row(tmp_path):
 def test_a_file_that_goes_away_is_named(tmp_path):
     with pytest.raises(DataError, match=r"gone\.jsonl cannot be read"):
         list(read_shard(Shard(tmp_path / "gone.jsonl", 0, "lines")))
+
+
+@pytest.mark.parametrize("layout", ["[%s]", "\ufeff [\n %s\n]\n"])
+@pytest.mark.parametrize("window", [3, 40, 100_000])
+def test_an_array_is_gone_on_with_at_any_element(tmp_path, monkeypatch, layout, window):
+    monkeypatch.setattr(cursors, "WINDOW_CHARACTERS", window)
+    path = tmp_path / "a.json"
+    path.write_text(layout % " ,\n".join(json.dumps(row, ensure_ascii=False) for row in rows_of(12)), encoding="utf-8")
+    (shard,) = cut_shards(text_spec(path), 0, 1)
+    assert shard.unit == "array"
+    rows = list(read_shard(shard))
+    assert [row.values for row in rows] == rows_of(12)
+    for number, row in enumerate(rows):
+        assert list(read_shard(shard, Position(row.next_place, row.number))) == rows[number + 1 :]
+
+
+def test_what_is_wrong_behind_the_place_of_a_checkpoint_is_named_by_its_bytes(tmp_path):
+    (tmp_path / "a.json").write_text('[{"text": "a"}, {"text": "b"}, nothing]')
+    (shard,) = cut_shards(text_spec(tmp_path / "a.json"), 0, 1)
+    first = next(read_shard(shard))
+    with pytest.raises(DataError, match=r"a\.json: not valid JSON 16 bytes behind byte 15: Expecting value"):
+        list(read_shard(shard, Position(first.next_place, 1)))
+
+
+def test_an_empty_array_has_no_rows(tmp_path):
+    (tmp_path / "a.json").write_text("[ ]")
+    (shard,) = cut_shards(text_spec(tmp_path / "a.json"), 0, 1)
+    assert list(read_shard(shard)) == []
