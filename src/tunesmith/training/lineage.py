@@ -27,6 +27,7 @@ _DECISIVE = (
     *("stage", "dataset", "template", "default_system", "row_variables", "cutoff_len", "max_samples", "val_size"),
     *("packing", "train_on_prompt", "mask_history", "ignore_pad_token_for_loss"),
     *(field.name for field in fields(PreferenceConfig)),
+    *("ref_model", "ref_model_adapters", "ref_model_quantization_bit"),
     *("label_smoothing_factor", "z_loss", "neftune_noise_alpha", "bf16", "fp16", "pure_bf16"),
     *("learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio"),
     *("optim", "optim_args", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm"),
@@ -37,7 +38,7 @@ _DECISIVE = (
 )
 
 # A folder that moved is still the same model or the same rows: only its last part is compared.
-_PLACES = frozenset({"model_name_or_path", "adapter_name_or_path", "dataset"})
+_PLACES = frozenset({"model_name_or_path", "adapter_name_or_path", "dataset", "ref_model", "ref_model_adapters"})
 
 
 def decisive_settings(config: RunConfig) -> dict[str, Any]:

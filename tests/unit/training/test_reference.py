@@ -124,6 +124,19 @@ def test_a_reference_with_another_vocabulary_is_refused(folder):
         prepare(folder, ref_model=str(folder / "other"))
 
 
+def test_a_resumed_run_is_measured_from_where_the_whole_run_began(folder):
+    def train(name, **settings):
+        values = {"stage": "dpo", "dataset": "pairs", "finetuning_type": "full", "lora_rank": None, "max_steps": 4}
+        values |= {"learning_rate": 1e-3, "output_dir": str(folder / name), "save_steps": 2}
+        return run_training(tiny_run(folder, **{**values, **settings})).trainer.model.state_dict()
+
+    whole = train("whole")
+    train("parts")
+    resumed = train("parts", resume_from_checkpoint=str(folder / "parts" / "checkpoint-2"))
+    for name, value in whole.items():
+        torch.testing.assert_close(resumed[name], value, atol=1e-6, rtol=1e-5)
+
+
 @pytest.mark.parametrize("loss", ["orpo", "simpo", "cpo"])
 def test_losses_that_need_none_have_none_and_the_plan_says_so(folder, loss):
     parts, _, _ = prepare(folder, pref_loss=loss)
