@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from peft import PeftModel
+from peft import PeftConfig, PeftModel
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -28,6 +29,7 @@ from tunesmith.models.devices import resolve_device
 from tunesmith.models.gguf.metadata import read_metadata
 from tunesmith.models.gguf.weights import load_config as load_gguf_config
 from tunesmith.models.gguf.weights import load_weights as load_gguf_weights
+from tunesmith.models.grown_vocabulary import grow_vocabulary
 from tunesmith.models.heads import find_base_model
 from tunesmith.models.isolation import check_isolation
 from tunesmith.models.kernels import check_flash_attention, use_liger_kernels
@@ -40,16 +42,9 @@ from tunesmith.models.quantization.fp8 import use_float8_products
 from tunesmith.models.quantization.resolve import check_has_gradient
 from tunesmith.models.reward.build import exact_parameters
 from tunesmith.models.reward.load import load_reward_base
-from tunesmith.models.rope import apply_rope_scaling, restore_rope_scaling
+from tunesmith.models.rope import apply_rope_scaling, check_same_positions, restore_rope_scaling
 from tunesmith.models.summary import ParameterSummary, list_parameter_status, summarize_parameters
-from tunesmith.models.tokenizer import load_own_vocabulary
-from tunesmith.models.vocabulary import (
-    find_adapted_rows,
-    find_end_names,
-    fit_vocabulary,
-    read_new_tokens,
-    train_new_rows,
-)
+from tunesmith.models.vocabulary import read_new_tokens
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +102,7 @@ def load_model(
     model_config = _load_config(config.model, location)
     stored_dtype = model_config.dtype if isinstance(model_config.dtype, torch.dtype) else None
     notes: list[str] = []
-    stretched = _stretch_positions(config, model_config, found)
+    stretched = _stretch_positions(config, model_config, found, is_trainable=is_trainable)
     notes += stretched
     precision = resolve_precision(config, device) if is_trainable else _precision_to_run(config, stored_dtype, device)
     attention = resolve_attention(config.model.flash_attn, device, model_config, precision)
@@ -115,7 +110,7 @@ def load_model(
         config, model_config, location, device, precision, is_trainable=is_trainable, needs_exact=needs_exact
     )
     is_compressed = quantization is not None and quantization.is_compressed
-    dtype = _load_dtype(config, precision, is_trainable)
+    dtype = _load_dtype(config, precision, found.adapters, is_trainable=is_trainable)
 
     def load(kind: Any) -> PreTrainedModel:
         return _load_weights(config, location, model_config, attention, dtype, quantization, kind)
@@ -126,12 +121,11 @@ def load_model(
     else:
         base = load(AutoModelForCausalLM)
     notes += _note_quantization(base, quantization, is_trainable)
-    resized = _fit_vocabulary(config, base, tokenizer, found)
-    notes += [resized] if resized else []
-    adapter = train_new_rows(config.adapter, base) if resized and not found.adapters else config.adapter
+    grown = grow_vocabulary(config, base, tokenizer, found, is_trainable=is_trainable)
+    notes += [grown.note] if grown.note else []
     adapted = apply_adapters(
         base,
-        adapter,
+        grown.adapter,
         () if needs_exact else found.adapters,
         trained_dtype=precision.trained_dtype,
         is_trainable=is_trainable,
@@ -193,13 +187,19 @@ def _prepare_training(config: RunConfig, loaded: LoadedModel, layout: Literal["f
     )
 
 
-def _stretch_positions(config: RunConfig, model_config: PreTrainedConfig, found: AdaptedLocation) -> list[str]:
+def _stretch_positions(
+    config: RunConfig, model_config: PreTrainedConfig, found: AdaptedLocation, *, is_trainable: bool
+) -> list[str]:
+    asked, stored = config.model.rope_scaling, deepcopy(model_config)
     restored = restore_rope_scaling(model_config, found.adapters)
-    if restored is not None:
-        return [restored]
-    if config.model.rope_scaling is None:
-        return []
-    return [apply_rope_scaling(model_config, config.model.rope_scaling, config.data.cutoff_len)]
+    if restored is None:
+        return [] if asked is None else [apply_rope_scaling(model_config, asked, config.data.cutoff_len)]
+    if asked is not None and is_trainable:
+        apply_rope_scaling(stored, asked, config.data.cutoff_len)
+        check_same_positions(model_config, stored, found.adapters[-1])
+    elif asked is not None:
+        logger.info("rope_scaling is not used: %s.", restored)
+    return [restored]
 
 
 def _note_quantization(base: PreTrainedModel, quantization: Quantization | None, is_trainable: bool) -> list[str]:
@@ -310,33 +310,23 @@ def _loading_error(location: ModelLocation, config: ModelConfig, error: Exceptio
     )
 
 
-def _fit_vocabulary(
-    config: RunConfig, base: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, found: AdaptedLocation
-) -> str:
-    """Give every token a row where that is asked for and return what was done; refuse what does not fit together."""
-    new = read_new_tokens(config.model)
-    adapted_rows = find_adapted_rows(found.adapters, find_end_names(base))
-    rows = base.get_input_embeddings().weight.shape[0]
-    if new.all or config.model.resize_vocab or adapted_rows not in (None, rows):
-        known = load_own_vocabulary(config.model, found.base) if new.all else {}
-        return fit_vocabulary(base, tokenizer, new, known, config.model.init_special_tokens, rows=adapted_rows)
-    if len(tokenizer) > rows:
-        raise ModelError(
-            f"model_name_or_path: the tokenizer has {len(tokenizer)} tokens, but the model has embeddings for {rows}. "
-            "Use the tokenizer of this model, or set resize_vocab: true to give the others rows that are trained."
-        )
-    return ""
-
-
-def _load_dtype(config: RunConfig, precision: Precision, is_trainable: bool) -> torch.dtype:
+def _load_dtype(config: RunConfig, precision: Precision, adapters: Sequence[str], *, is_trainable: bool) -> torch.dtype:
     """Return the type to load weights in: weights that become trained must not pass through a smaller one."""
+    if not is_trainable:
+        return precision.frozen_dtype
     adapter = config.adapter
-    # Some methods keep the trained weights of norms and tokens as copies of the base's.
+    # Some methods keep the trained weights of norms and tokens as copies of the base's, and so may an adapter that
+    # exists: its copies are read into those.
     method = PEFT_METHODS.get(adapter.finetuning_type)
     trains_rows = bool(read_new_tokens(config.model).all) or config.model.resize_vocab
     trains_copies = method is None or method.place in {"norms", "embeddings"} or bool(adapter.additional_target)
-    trains_base = trains_copies or trains_rows
-    return precision.trained_dtype if is_trainable and trains_base else precision.frozen_dtype
+    brings_copies = any(_brings_copies(folder) for folder in adapters)
+    return precision.trained_dtype if trains_rows or trains_copies or brings_copies else precision.frozen_dtype
+
+
+def _brings_copies(folder: str) -> bool:
+    """Whether a saved adapter holds modules that are trained whole."""
+    return bool(PeftConfig.from_pretrained(folder).to_dict().get("modules_to_save"))
 
 
 def _cast_frozen(model: torch.nn.Module, dtype: torch.dtype, *, is_compressed: bool) -> None:

@@ -103,6 +103,28 @@ def restore_rope_scaling(config: PreTrainedConfig, adapters: Sequence[str]) -> s
     return None
 
 
+def check_same_positions(trained: PreTrainedConfig, asked: PreTrainedConfig, adapter: str) -> None:
+    """Refuse to go on with an adapter under other rotary settings than those it was trained under.
+
+    Args:
+        trained: Configuration of the model as the adapter was trained.
+        asked: As the settings of this run would have it.
+        adapter: Its folder, for the message.
+
+    Raises:
+        ModelError: They differ.
+    """
+    before, now = (config.get_text_config() for config in (trained, asked))
+    is_same = all(before.rope_parameters.get(key) == value for key, value in now.rope_parameters.items())
+    if is_same and before.max_position_embeddings == now.max_position_embeddings:
+        return
+    raise ModelError(
+        f"rope_scaling: would give {now.max_position_embeddings:,} positions ({now.rope_parameters}), but the adapter "
+        f"{adapter} was trained under {before.max_position_embeddings:,} ({before.rope_parameters}). Remove "
+        "rope_scaling to go on as before, or merge the adapter with `tunesmith export` first."
+    )
+
+
 def _check_details(details: Mapping[str, Any]) -> str:
     kind = str(details.get("rope_type", ""))
     if kind not in _DETAILS:

@@ -116,3 +116,11 @@ def test_an_adapter_brings_the_positions_it_was_trained_under(tmp_path):
     with torch.no_grad():
         expected = trained.eval()(input_ids=ids).logits
         torch.testing.assert_close(loaded.model(input_ids=ids).logits, expected, atol=1e-4, rtol=1e-4)
+
+    goes_on = {"adapter_name_or_path": str(tmp_path / "out"), "output_dir": str(tmp_path / "second")}
+    settings = {"max_steps": 1, "num_train_epochs": None, "save_strategy": "no", **goes_on}
+    again = run_training(tiny_run(tmp_path, rope_scaling="yarn", **settings)).trainer.model
+    assert again.get_base_model().config.rope_parameters["factor"] == 2.0
+    settings["output_dir"] = str(tmp_path / "third")
+    with pytest.raises(ModelError, match=r"rope_scaling: would give 256 positions .* was trained under 128"):
+        run_training(tiny_run(tmp_path, rope_scaling={"rope_type": "yarn", "factor": 4}, **settings))

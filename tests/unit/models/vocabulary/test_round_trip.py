@@ -8,6 +8,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.tiny.runs import tiny_run, write_dataset, write_model
 from tunesmith.config import load_config
+from tunesmith.errors import ModelError
 from tunesmith.export.merge import export_model
 from tunesmith.inference.load import load_run_tokenizer
 from tunesmith.models import load_model
@@ -87,9 +88,73 @@ def test_full_tuning_saves_a_model_of_the_new_size(tmp_path):
 def test_a_larger_tokenizer_needs_the_word(tmp_path):
     write_model(tmp_path / "model", vocab_size=400)
     write_dataset(tmp_path / "data", num_rows=8)
-    from tunesmith.errors import ModelError
-
     with pytest.raises(ModelError, match=r"has embeddings for 400.*set resize_vocab: true"):
         run_training(tiny_run(tmp_path, max_steps=1, num_train_epochs=None))
     result = run_training(tiny_run(tmp_path, max_steps=1, num_train_epochs=None, resize_vocab=True))
     assert result.trainer.model.get_base_model().config.vocab_size == 448
+
+
+def again(place, **settings):
+    return run_training(
+        tiny_run(
+            place,
+            output_dir=str(place / "second"),
+            max_steps=1,
+            num_train_epochs=None,
+            adapter_name_or_path=str(place / "out"),
+            **settings,
+        )
+    )
+
+
+@pytest.fixture
+def with_adapter(tmp_path):
+    """Train an adapter; return what does so with settings of its own."""
+    write_model(tmp_path / "model")
+    write_dataset(tmp_path / "data", num_rows=8)
+
+    def train(**settings):
+        run_training(tiny_run(tmp_path, max_steps=1, num_train_epochs=None, **settings))
+        return tmp_path
+
+    return train
+
+
+def test_a_new_adapter_on_top_of_one_trains_and_saves_the_rows_of_new_tokens(with_adapter):
+    place = with_adapter()
+    trained = again(place, add_special_tokens=["<|a|>"], create_new_adapter=True).trainer.model
+    assert any("modules_to_save" in name for name, value in trained.named_parameters() if value.requires_grad)
+    running = load_config(
+        {
+            "model_name_or_path": str(place / "model"),
+            "adapter_name_or_path": [str(place / "out"), str(place / "second")],
+            "use_cpu": True,
+            "infer_dtype": "float32",
+        },
+        purpose="generate",
+        environ={},
+    )
+    tokenizer = load_run_tokenizer(running)
+    ids = torch.tensor([tokenizer("Say it.<|a|>")["input_ids"]])
+    assert ids[0, -1] == 420
+    with torch.no_grad():
+        found = load_model(running, tokenizer, is_trainable=False).model(input_ids=ids).logits
+        torch.testing.assert_close(found, trained.eval()(input_ids=ids).logits, atol=1e-4, rtol=1e-4)
+
+
+def test_an_adapter_without_rows_cannot_go_on_with_new_tokens(with_adapter):
+    place = with_adapter()
+    with pytest.raises(ModelError, match=r"no place for their rows\. Set create_new_adapter: true"):
+        again(place, add_special_tokens=["<|a|>"])
+
+
+def test_an_adapter_goes_on_with_the_tokens_that_it_was_trained_with(with_adapter):
+    place = with_adapter(add_special_tokens=["<|a|>"])
+    trained = again(place, add_special_tokens=["<|a|>"]).trainer.model
+    assert trained.get_base_model().config.vocab_size == 448
+
+
+def test_an_adapter_with_rows_cannot_go_on_with_other_tokens(with_adapter):
+    place = with_adapter(add_special_tokens=["<|a|>"])
+    with pytest.raises(ModelError, match=r"'<\|b\|>' is new to the adapter .*Merge the adapter"):
+        again(place, add_special_tokens=["<|a|>", "<|b|>"])
