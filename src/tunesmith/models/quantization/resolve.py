@@ -11,6 +11,7 @@ from transformers.integrations import is_deepspeed_zero3_enabled
 from tunesmith.config import RunConfig
 from tunesmith.errors import ModelError
 from tunesmith.models.locations import ModelLocation
+from tunesmith.models.patches.unpacked_weights import keep_weights_unpacked
 from tunesmith.models.precision import Precision
 from tunesmith.models.quantization.asked import build_compression
 from tunesmith.models.quantization.exact_base import find_exact_base
@@ -122,6 +123,8 @@ def _read_stored(
             f"{stored.title}. {_name_exact_base(location)}"
         )
     check_readable(stored)
+    if stored.kind.title == "bitsandbytes" and device.type == "cpu":
+        keep_weights_unpacked()
     if stored.kind.exact_loading is not None:
         return Quantization(
             title=stored.title,

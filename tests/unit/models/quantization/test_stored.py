@@ -105,6 +105,15 @@ def test_a_stored_four_bit_model_trains_an_adapter_and_announces_the_merge(run_c
     )
 
 
+def test_a_stored_four_bit_model_is_not_repacked_by_an_evaluation(run_config, four_bit_folder, monkeypatch):
+    import bitsandbytes
+
+    monkeypatch.setattr(bitsandbytes.nn.modules, "has_avx512bf16", lambda: True)
+    config = run_config(model_name_or_path=str(four_bit_folder), bf16=False, infer_dtype="float32")
+    layer = load(config, is_trainable=False).model.model.layers[0].mlp.up_proj
+    assert not layer.support_avx512bf16_for_cpu
+
+
 def test_a_stored_four_bit_model_is_read_back_for_a_merge(run_config, four_bit_folder):
     config = run_config(model_name_or_path=str(four_bit_folder), bf16=False, infer_dtype="float32")
     compressed = load(config, is_trainable=False)
