@@ -52,11 +52,21 @@ def find_notes(config: "RunConfig") -> Iterator[str]:
             f"{config.cite('ignore_pad_token_for_loss')} learns padding, so the losses, that of the evaluation too, "
             "depend on the batch size."
         )
+    yield from _about_schedules(config)
     for find in _UNUSED:
         for keys, reason in find(config):
             written = [config.cite(key) for key in dict.fromkeys(keys) if _says_something(config, key)]
             if written:
                 yield f"{', '.join(written)} {'is' if len(written) == 1 else 'are'} not used: {reason}."
+
+
+def _about_schedules(config: "RunConfig") -> Iterator[str]:
+    training = config.training
+    if training.optim.startswith("schedule_free") and not training.lr_scheduler_type.startswith("constant"):
+        yield (
+            f"{config.cite('optim')} does without a schedule, and {config.cite('lr_scheduler_type')} lowers its "
+            "learning rate all the same; `lr_scheduler_type: constant` is what it is made for."
+        )
 
 
 def _says_something(config: "RunConfig", key: str) -> bool:

@@ -7,6 +7,7 @@ from tunesmith.config.constraints import PositiveFloat, Range
 from tunesmith.config.evaluating import EvaluatingSettings
 from tunesmith.config.lean_optimizers import LeanOptimizerSettings
 from tunesmith.config.optimization import OptimizationSettings
+from tunesmith.config.optimizers import IN_BACKWARD_ALONE
 from tunesmith.config.saving import SavingSettings
 from tunesmith.config.tracking import TrackingSettings
 
@@ -32,3 +33,15 @@ class TrainingConfig(TrackingSettings, EvaluatingSettings, SavingSettings, LeanO
 
     use_cpu: bool = False
     """Train on the processor even if there is a GPU."""
+
+    @property
+    def backward_updater(self) -> str | None:
+        """Setting that has each parameter updated during the backward pass, `None` where a step comes after it."""
+        if self.optim in IN_BACKWARD_ALONE:
+            return "optim"
+        asked = {
+            "optimizer_in_backward": self.optimizer_in_backward,
+            "galore_layerwise": self.galore_layerwise,
+            "apollo_layerwise": self.apollo_layerwise,
+        }
+        return next((key for key, is_on in asked.items() if is_on), None)

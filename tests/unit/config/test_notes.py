@@ -70,6 +70,13 @@ def test_a_plain_run_needs_no_notes(load):
             "`adam_beta1: 0.5`, `adam_epsilon: 1e-06` are not used: `optim: sgd` has no such parameters.",
         ),
         (
+            {"optim": "schedule_free_adamw"},
+            (
+                "`optim: schedule_free_adamw` does without a schedule, and `lr_scheduler_type: linear` lowers its "
+                "learning rate all the same; `lr_scheduler_type: constant` is what it is made for."
+            ),
+        ),
+        (
             {"warmup_steps": 3, "lr_scheduler_type": "constant"},
             (
                 "`warmup_steps: 3` is not used: `lr_scheduler_type: constant` has no warm-up; `constant_with_warmup` "

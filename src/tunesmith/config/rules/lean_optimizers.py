@@ -60,19 +60,11 @@ def lean_optimizers_train_whole_weights(question: Question) -> Iterator[Finding]
             )
 
 
-def updates_in_backward(question: Question) -> str | None:
-    """Return the setting that has parameters updated during the backward pass, if there is one."""
-    training = question.config.training
-    if training.optim in IN_BACKWARD_ALONE:
-        return "optim"
-    asked = ("optimizer_in_backward", "galore_layerwise", "apollo_layerwise")
-    return next((key for key in asked if question.config.value(key)), None)
-
-
 @rule()
 def updates_in_backward_need_one_pass(question: Question) -> Iterator[Finding]:
     """Parameters that change during a backward pass have no second one, and no moment with all gradients."""
-    key, training = updates_in_backward(question), question.config.training
+    training = question.config.training
+    key = training.backward_updater
     if key is None:
         return
     why = f"{question.cite(key)} updates each parameter during the backward pass"
@@ -81,6 +73,12 @@ def updates_in_backward_need_one_pass(question: Question) -> Iterator[Finding]:
             (key, "gradient_accumulation_steps"),
             f"{why}, so gradients cannot be added up over micro-batches; set `gradient_accumulation_steps: 1` and a "
             "larger `per_device_train_batch_size`.",
+        )
+    if training.per_device_train_batch_size == "auto":
+        yield Finding(
+            (key, "per_device_train_batch_size"),
+            f"{why}, so the rows of a step have to fit at once, and `per_device_train_batch_size: auto` would add up "
+            "what does not; give a number.",
         )
     if training.max_grad_norm > 0:
         yield Finding(
@@ -92,6 +90,26 @@ def updates_in_backward_need_one_pass(question: Question) -> Iterator[Finding]:
     if training.use_badam or training.use_muon or training.use_adam_mini:
         other = next(name for name in ("use_badam", "use_muon", "use_adam_mini") if question.config.value(name))
         yield Finding((key, other), f"{question.cite(key)} does not work with {question.cite(other)}; keep one.")
+
+
+@rule()
+def some_optimizers_know_one_rate(question: Question) -> Iterator[Finding]:
+    """Packages that go over the model by themselves look at no groups of parameters."""
+    training = question.config.training
+    key = "optim" if training.optim in IN_BACKWARD_ALONE else None
+    if training.use_badam and training.badam_mode == "layer":
+        key = "use_badam"
+    if key is None:
+        return
+    unheard = ["learning_rate_groups", "loraplus_lr_ratio"]
+    unheard += ["weight_decay"] if key == "optim" else []
+    for other in unheard:
+        if question.config.value(other):
+            yield Finding(
+                (key, other),
+                f"{question.cite(key)} treats all parameters alike, so {question.cite(other)} would have no effect; "
+                "remove one of them.",
+            )
 
 
 @rule()

@@ -24,6 +24,7 @@ from tunesmith.training.io.halving import (
     Halving,
     StepBatches,
     explain_lost_exchange,
+    explain_single_pass,
     explain_too_long,
     release_memory,
 )
@@ -314,6 +315,9 @@ class FedTrainer(Trainer):
         is_exchanging = self.accelerator.num_processes > 1 and self.accelerator.sync_gradients
         if is_exchanging and self.meter.account.phase == "backward":
             raise explain_lost_exchange() from failure
+        updater = None if self.plan.optimization is None else self.plan.optimization.backward_updater
+        if updater is not None:
+            raise explain_single_pass(batch, updater) from failure
         if not self.halving.can_be_halved(number, step.levels[number]):
             raise explain_too_long(batch) from failure
         self.halving.note(batch, step.levels[number])

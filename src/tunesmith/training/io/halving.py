@@ -128,6 +128,20 @@ def explain_too_long(batch: Any) -> TrainingError:
     )
 
 
+def explain_single_pass(batch: Any, setting: str) -> TrainingError:
+    """Return the error for a micro-batch that cannot be repeated, as its backward pass changes the weights.
+
+    Args:
+        batch: What did not fit.
+        setting: What has the weights changed there.
+    """
+    return TrainingError(
+        f"Out of memory in a micro-batch of {int(batch['input_ids'].numel()):,} positions, which `{setting}` does not "
+        "let be done in halves: weights are updated during the backward pass. Go on from the last checkpoint with a "
+        "lower per_device_train_batch_size, a lower cutoff_len, or gradient_checkpointing: true."
+    )
+
+
 def explain_lost_exchange() -> TrainingError:
     """Return the error for memory that ran out while processes were exchanging gradients."""
     return TrainingError(

@@ -65,8 +65,8 @@ def build_optimizer(
         if vars(settings)[switch]:
             return build_whole(model, settings, groups)
     make, groups = _resolve_kind(model, settings, groups, find_class)
-    if settings.optimizer_in_backward or settings.galore_layerwise or settings.apollo_layerwise:
-        _check_one_process("optimizer_in_backward: true")
+    if settings.backward_updater is not None:
+        _check_one_process(f"{settings.backward_updater}: true")
         return InBackward(make, groups)
     return make(groups)
 

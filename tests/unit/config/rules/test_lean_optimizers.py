@@ -8,7 +8,7 @@ FULL = {"finetuning_type": "full"}
     [
         {**FULL, "use_galore": True, "galore_rank": 8, "optim": "adafactor"},
         {**FULL, "use_galore": True, "galore_layerwise": True, "max_grad_norm": 0, "gradient_accumulation_steps": 1},
-        {**FULL, "use_badam": True, "badam_mode": "ratio"},
+        {**FULL, "use_badam": True, "badam_mode": "ratio", "learning_rate_groups": {"mlp": 1e-5}},
         {"use_muon": True},
         {"learning_rate_groups": {"embeddings": 1e-5, "lora_B$": 0.001}},
         {"use_galore": False, "galore_layerwise": False},
@@ -28,6 +28,22 @@ def test_what_fits_together_is_taken(problems, changes):
         (
             {"optimizer_in_backward": True, "max_grad_norm": 0, "gradient_accumulation_steps": 2},
             "so gradients cannot be added up over micro-batches",
+        ),
+        (
+            {"optimizer_in_backward": True, "max_grad_norm": 0, "per_device_train_batch_size": "auto"},
+            "so the rows of a step have to fit at once, and `per_device_train_batch_size: auto` would add up",
+        ),
+        (
+            {**FULL, "use_badam": True, "learning_rate_groups": {"embeddings": 1e-5}},
+            "`use_badam: true` treats all parameters alike, so `learning_rate_groups: ",
+        ),
+        (
+            {"optim": "lomo", "max_grad_norm": 0, "weight_decay": 0.1},
+            "`optim: lomo` treats all parameters alike, so `weight_decay: 0.1` would have no effect",
+        ),
+        (
+            {"optim": "lomo", "max_grad_norm": 0, "loraplus_lr_ratio": 4},
+            "`optim: lomo` treats all parameters alike, so `loraplus_lr_ratio: 4` would have no effect",
         ),
         ({"optimizer_in_backward": True}, "so gradients cannot be shortened together; set `max_grad_norm: 0`"),
         ({"optim": "lomo"}, "`optim: lomo` updates each parameter during the backward pass"),

@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
 from tests.tiny.models import tiny_model
 from tests.tiny.training import largest_difference, tiny_trainer, uneven_rows, weights
+from tunesmith.config.training import TrainingConfig
 from tunesmith.errors import TrainingError
 from tunesmith.training.io.halving import Halving, explain_lost_exchange, split_items
 
@@ -66,6 +69,15 @@ def test_a_step_that_does_not_fit_is_done_in_parts_with_the_same_gradient(tmp_pa
     assert losses == pytest.approx(whole_losses, rel=1e-5)
     assert "it is done in 2 parts, with the same rows and the same gradient" in caplog.text
     assert trainer.state.global_step == 2
+
+
+def test_a_step_whose_backward_pass_changes_weights_is_not_repeated(tmp_path):
+    rows = uneven_rows(16, seed=3)
+    trainer = tiny_trainer(tmp_path, rows, model=tiny_model("llama"), per_device_train_batch_size=8)
+    trainer.objective = SmallMemory(trainer.objective, 60, "forward")
+    trainer.plan = replace(trainer.plan, optimization=TrainingConfig(optimizer_in_backward=True))
+    with pytest.raises(TrainingError, match=r"`optimizer_in_backward` does not let be done in halves"):
+        trainer.train()
 
 
 def test_batches_of_a_size_that_failed_are_not_tried_whole_again(tmp_path):
