@@ -24,6 +24,9 @@ HEADROOM = 1.15
 _LEAST_GAIN = 1.03
 """A change that speeds the run up by less is taken back."""
 
+_WORTH_SENDING_SECONDS = 0.002
+"""A batch that takes less to make is made as fast as it is received from another process."""
+
 _PATIENCE = 2
 """Windows in a row that have to wait before a loader with workers is changed."""
 
@@ -92,6 +95,11 @@ class Window:
         return self.batches / max(self.elapsed, 1e-9)
 
     @property
+    def made_seconds(self) -> float:
+        """Seconds that a batch takes to make."""
+        return self.made / max(1, self.batches)
+
+    @property
     def model_seconds(self) -> float:
         """Seconds that the model takes for a batch."""
         return max(self.elapsed - self.waited, 1e-9) / max(1, self.batches)
@@ -99,7 +107,7 @@ class Window:
     @property
     def demand(self) -> float:
         """Workers that would make exactly as many batches as the model takes."""
-        return self.made / max(1, self.batches) / self.model_seconds
+        return self.made_seconds / self.model_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +240,8 @@ class Tuner:
 
     def _grow(self, window: Window) -> Change | None:
         now = self.settings
+        if not now.num_workers and window.made_seconds < _WORTH_SENDING_SECONDS:
+            return None
         needed = max(1, math.ceil(window.demand * HEADROOM))
         if now.num_workers and needed <= now.num_workers:
             deeper = self._deepen(window)
@@ -263,7 +273,8 @@ class Tuner:
     def _give_back(self, window: Window) -> Change | None:
         now = self.settings.num_workers
         alone = window.made / max(window.made + window.elapsed - window.waited, 1e-9)
-        needed = 0 if alone <= TARGET_WAIT else max(1, math.ceil(window.demand * HEADROOM))
+        is_quick = alone <= TARGET_WAIT or window.made_seconds < _WORTH_SENDING_SECONDS
+        needed = 0 if is_quick else max(1, math.ceil(window.demand * HEADROOM))
         needed = max(needed, self._floor)
         if not self.tunes_workers or needed >= now:
             self._idle = 0

@@ -69,6 +69,11 @@ def test_a_loader_that_takes_next_to_no_time_gets_no_workers():
     assert run.log == []
 
 
+def test_batches_that_are_made_as_fast_as_received_get_no_workers_however_fast_the_model():
+    run = Run(model=0.001, make=0.001)
+    assert run.go(2000) == LoaderSettings(0, 2)
+
+
 @pytest.mark.parametrize(("model", "make", "least"), [(0.1, 0.05, 1), (0.1, 0.25, 3), (0.05, 0.4, 10), (0.2, 0.21, 2)])
 def test_the_least_number_of_workers_that_keeps_up_is_found(model, make, least):
     run = Run(model=model, make=make)
