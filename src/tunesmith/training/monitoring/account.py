@@ -61,7 +61,7 @@ class CudaEvents:
 
 
 def _new_event() -> torch.cuda.Event:
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call, no-any-return]
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
 class TimeAccount:
