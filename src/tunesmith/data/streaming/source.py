@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -146,8 +146,8 @@ class StreamSource:
         return f"data set {spec.name}, file {file}, {describe_place(file, unit, place)}"
 
     def peek(self, count: int) -> list[Item]:
-        """Return the first items of the first consumer of one, for a look."""
-        stream = self.open(0, 1)
+        """Return the first items that a process without companions reads, of one pass over the rows at most."""
+        stream = replace(self, options=replace(self.options, epochs=1)).open(0, 1)
         found: list[Item] = []
         while len(found) < count and (item := stream.next_item()) is not None:
             found.append(item)
