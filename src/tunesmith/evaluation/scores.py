@@ -64,7 +64,7 @@ def resolve_score_rows(config: RunConfig, name: str) -> DatasetSpec:
     spec = load_catalog(config.data).resolve(name)
     first = peek_rows(spec.files)
     is_pair = bool(first) and {spec.columns.chosen, spec.columns.rejected} <= set(first[0].values)
-    return replace(spec, ranking=is_pair or spec.ranking, max_rows=config.data.max_samples)
+    return replace(spec, ranking=is_pair or spec.ranking, max_rows=config.data.max_samples_of(0))
 
 
 def score_rows(

@@ -52,7 +52,7 @@ class RewardScorer:
         nothing = np.zeros(0, dtype=np.int32)
         batch = collate([{"input_ids": ids, "trained_spans": nothing, "row_id": 0} for ids in texts])
         device = next(self.model.parameters()).device
-        inputs = {name: batch[name].to(device) for name in ("input_ids", "attention_mask")}  # type: ignore[literal-required]
+        inputs = {name: batch[name].to(device) for name in ("input_ids", "attention_mask")}
         width = batch["input_ids"].shape[1]
         last = torch.tensor([row * width + len(ids) - 1 for row, ids in enumerate(texts)])
         with torch.inference_mode():

@@ -55,7 +55,7 @@ def split_sequences(row: Tensor, groups: BranchLengths) -> list[Tensor]:
     """
     # One split of the row, not one slice per part: the gradient of a split is one concatenation.
     parts = iter(torch.split(row, [length for group in groups for length in group], dim=2))
-    sequences = []
+    sequences: list[Tensor] = []
     for group in groups:
         prompt = next(parts)
         sequences.extend(torch.cat([prompt, next(parts)], dim=2) for _ in group[1:])

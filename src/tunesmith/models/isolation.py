@@ -158,7 +158,7 @@ def _run_packed(model: nn.Module, samples: Sequence[Tensor], layout: str) -> _Ou
 def _run_branches(model: nn.Module, groups: Sequence[Sequence[Tensor]]) -> _Outputs:
     """Run groups of a prompt and its branches in one row."""
     device = groups[0][0].device
-    positions = []
+    positions: list[Tensor] = []
     for prompt, *branches in groups:
         ends = [0, *(len(prompt) for _ in branches)]
         parts = zip(ends, (prompt, *branches), strict=True)

@@ -86,7 +86,8 @@ def _is_wanted(parts: RunParts, reference: ReferencePolicy) -> bool:
     if asked is True:
         return True
     schedule = parts.schedule
-    repeats = schedule is not None and schedule.total_steps > schedule.steps_per_epoch
+    per_epoch = None if schedule is None else schedule.steps_per_epoch
+    repeats = schedule is not None and per_epoch is not None and schedule.total_steps > per_epoch
     return repeats or isinstance(reference, OtherModel)
 
 

@@ -1,7 +1,7 @@
 """Rows with completions, each with what the reference policy thinks of them."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ class ReferencedRows(Dataset[PairExample]):
 
     def __getitem__(self, index: int) -> PairExample:
         row: Any = self.rows[index]
-        return {**row, "reference_log_probabilities": self.values[index]}  # type: ignore[no-any-return]
+        return cast("PairExample", {**row, "reference_log_probabilities": self.values[index]})
 
     def __getitems__(self, indices: Sequence[int]) -> list[PairExample]:
         """Return several rows; PyTorch's loader asks for a whole batch this way."""

@@ -102,7 +102,7 @@ def _build_head(config: Any, stored: StoredHead | None) -> ScoreLinear:
             head.weight.normal_(0.0, float(text.to_dict().get("initializer_range", _DEFAULT_SPREAD)))
         else:
             head.weight.copy_(stored.weight)
-            if has_bias:
+            if has_bias and stored.bias is not None:
                 head.bias.copy_(stored.bias)
     return head
 

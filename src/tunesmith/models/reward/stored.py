@@ -169,7 +169,8 @@ def explain_missing_head(found: AdaptedLocation, config: ModelConfig) -> ModelEr
 def _read_tensors(file: Path) -> dict[str, Tensor]:
     if file.suffix == ".safetensors":
         with explain_damaged_files(str(file.parent), file.parent, "model_name_or_path"):
-            return load_file(file)
+            loaded: dict[str, Tensor] = load_file(file)
+            return loaded
     try:
         content = torch.load(file, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, OSError) as error:
