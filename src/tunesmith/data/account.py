@@ -32,6 +32,9 @@ class Tally:
     truncated: dict[str, int] = field(default_factory=dict)
     """Source rows by what the token limit took from them; one row may count several times."""
 
+    repaired: dict[str, int] = field(default_factory=dict)
+    """Source rows in use by what was done to the order of their turns."""
+
     empty_answers: int = 0
     """Source rows in use with an answer that says nothing."""
 
@@ -51,6 +54,11 @@ class Tally:
         for kind in truncation:
             self.truncated[kind] = self.truncated.get(kind, 0) + 1
 
+    def note_repairs(self, repairs: Sequence[str]) -> None:
+        """Count what was done to a row that is used."""
+        for kind in repairs:
+            self.repaired[kind] = self.repaired.get(kind, 0) + 1
+
     def note_empty(self, shown: str) -> None:
         """Count a row that is used and has an empty answer."""
         self.empty_answers += 1
@@ -63,7 +71,12 @@ class Tally:
         self.used += other.used
         self.empty_answers += other.empty_answers
         self.empty_shown = [*self.empty_shown, *other.empty_shown][:NUM_SHOWN]
-        for mine, theirs in ((self.dropped, other.dropped), (self.truncated, other.truncated)):
+        counted = (
+            (self.dropped, other.dropped),
+            (self.truncated, other.truncated),
+            (self.repaired, other.repaired),
+        )
+        for mine, theirs in counted:
             for key, count in theirs.items():
                 mine[key] = mine.get(key, 0) + count
         for reason, rows in other.shown.items():
@@ -94,6 +107,9 @@ class SetReport:
     shown: Mapping[str, Sequence[str]]
     truncated: Mapping[str, int]
     """Rows by what they lost to `cutoff_len`: all kinds of `TRUNCATION_KINDS`, 0 where nothing was lost."""
+
+    repaired: Mapping[str, int]
+    """Rows by what was done to the order of their turns, see `turn_order_policy`."""
 
     empty_answers: int
     empty_shown: Sequence[str]
@@ -219,6 +235,7 @@ def build_set_report(
         dropped=dict(tally.dropped),
         shown={reason: list(rows) for reason, rows in tally.shown.items()},
         truncated={kind: tally.truncated.get(kind, 0) for kind in TRUNCATION_KINDS},
+        repaired=dict(tally.repaired),
         empty_answers=tally.empty_answers,
         empty_shown=list(tally.empty_shown),
         examples=len(lengths),
@@ -255,6 +272,8 @@ def _render_set(report: SetReport) -> list[str]:
     kinds = [f"{kind.replace('_', ' ')} {count:,}" for kind, count in sorted(report.truncated.items()) if count]
     if kinds:
         lines.append(f"  cut to the token limit: {', '.join(kinds)}")
+    if report.repaired:
+        lines.append("  " + ", ".join(f"{kind}: {count:,}" for kind, count in sorted(report.repaired.items())))
     if report.empty_answers:
         lines.append(f"  empty answers: {report.empty_answers:,} ({'; '.join(report.empty_shown)})")
     return lines

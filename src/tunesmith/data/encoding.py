@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunesmith.data.account import Tally
+from tunesmith.data.formats.bad_rows import BadRow, check_no_bad_rows, is_bad
 from tunesmith.data.formats.registry import build_format
 from tunesmith.data.loading.encoded import Completions, EncodedChunk, Place, build_chunk
 from tunesmith.data.records import Conversation, Dropped, Feedback, Preference, Record
@@ -51,13 +52,26 @@ class ChunkEncoder:
         """Return the encoded rows of a chunk, in order, and what became of each source row."""
         convert = self._convert
         converted = [convert(row.values) for row in chunk.rows]
+        self._check_no_bad_rows(chunk, converted)
         encoded = iter(self.encoder.encode([record for record in converted if not isinstance(record, Dropped)]))
         outcomes = [record if isinstance(record, Dropped) else next(encoded) for record in converted]
         encoded_chunk, tally = self._collect(chunk, outcomes)
         for row, record, outcome in zip(chunk.rows, converted, outcomes, strict=True):
-            if not isinstance(outcome, Dropped) and has_empty_answer(record):
+            if isinstance(outcome, Dropped):
+                continue
+            if has_empty_answer(record):
                 tally.note_empty(self._render_place(row))
+            if isinstance(record, Conversation):
+                tally.note_repairs(record.repairs)
         return encoded_chunk, tally
+
+    def _check_no_bad_rows(self, chunk: RawChunk, converted: Sequence[Record | Dropped]) -> None:
+        bad = [
+            BadRow(self._render_place(row), row.file, record)
+            for row, record in zip(chunk.rows, converted, strict=True)
+            if isinstance(record, Dropped) and is_bad(record, self.spec)
+        ]
+        check_no_bad_rows(bad, self.spec)
 
     @cached_property
     def _convert(self) -> Callable[[Mapping[str, Any]], Record | Dropped]:

@@ -168,4 +168,5 @@ def _expand(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.i
     """Return the indices `starts[i]` to `starts[i] + sizes[i]` of all, end to end."""
     ends = np.cumsum(sizes)
     within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - sizes, sizes)
-    return np.repeat(starts, sizes) + within
+    indices: NDArray[np.int64] = np.repeat(starts, sizes) + within
+    return indices

@@ -38,6 +38,9 @@ class Conversation:
     tools: str | None = None
     """JSON text of the list of tool schemas, kept opaque."""
 
+    repairs: tuple[str, ...] = field(default=(), compare=False)
+    """What was done to the order of the turns, for the account."""
+
 
 @dataclass(frozen=True, slots=True)
 class Document:

@@ -80,7 +80,7 @@ def test_what_is_trained_is_the_answer_and_its_end_marker(folder):
 def test_every_row_is_accounted_for(folder):
     rows = [*QUESTIONS[:4], {"instruction": "No answer"}, {"instruction": "A number", "output": 7}, *QUESTIONS[4:9]]
     write_rows(folder / "questions.json", rows)
-    report = prepare(folder, dataset="questions,more").report
+    report = prepare(folder, dataset="questions,more", bad_rows="skip").report
     first, second = report.sets
     assert (first.read, first.used, sum(first.dropped.values())) == (11, 9, 2)
     assert (second.read, second.used, second.dropped) == (3, 3, {})
@@ -88,6 +88,16 @@ def test_every_row_is_accounted_for(folder):
     assert "questions.json row 5" in first.shown["no answer"][0]
     assert "questions train 11 9 2" in " ".join(report.render().split())
     assert json.loads(json.dumps(report.to_dict()))["sets"][0]["read"] == 11
+
+
+def test_a_row_that_is_not_as_it_should_be_stops_the_run(folder):
+    write_rows(folder / "questions.json", [*QUESTIONS[:4], {"instruction": "A number", "output": 7}])
+    with pytest.raises(
+        DataError, match=r"questions.json row 5: wrong type: output: expected text, found a number \(7\)"
+    ):
+        prepare(folder)
+    assert len(prepare(folder, stringify_values=True).train) == 5
+    assert len(prepare(folder, bad_rows="skip").train) == 4
 
 
 def test_a_row_is_described_by_data_set_file_and_number(folder):

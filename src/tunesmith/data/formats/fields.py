@@ -49,6 +49,31 @@ def read_text(values: Mapping[str, Any], column: str | None) -> str:
     raise wrong_type(column, "text", value)
 
 
+def read_required_text(values: Mapping[str, Any], column: str | None) -> str:
+    """Return the text of a column that every row has."""
+    if column is None or values.get(column) is None:
+        raise UnusableRowError("column is missing", describe_missing(values, column))
+    return read_text(values, column)
+
+
+def read_flag(values: Mapping[str, Any], column: str) -> bool | None:
+    """Return whether a column says yes: true or false, 1 or 0, also as text; nothing where it is empty.
+
+    Files without types (CSV) have only text, and numbers are what many tools write for a label.
+    """
+    value = values.get(column)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int | float) and value in (0, 1):
+        return bool(value)
+    if isinstance(value, str) and (word := value.strip().lower()) in _FLAGS:
+        return _FLAGS[word]
+    raise wrong_type(column, "true or false, 1 or 0", value)
+
+
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
+
+
 def read_list(values: Mapping[str, Any], column: str | None) -> Sequence[Any]:
     """Return the list of a column; empty where there is no such column or it holds nothing."""
     value = None if column is None else values.get(column)
@@ -57,6 +82,24 @@ def read_list(values: Mapping[str, Any], column: str | None) -> Sequence[Any]:
     if isinstance(value, list | tuple):
         return value
     raise wrong_type(column or "", "a list", value)
+
+
+BAD_ROWS = frozenset(
+    {
+        "column is missing",
+        "wrong type",
+        "no answer",
+        "no question",
+        "no completion",
+        "no verdict",
+        "unknown role",
+        "tool call is malformed",
+        "tool text is not JSON",
+        "marks of a turn contradict each other",
+        "mark on a turn that is not an answer",
+    }
+)
+"""Reasons that say that a row is not what its data set says; the others are about rows that teach nothing."""
 
 
 def build_fill(variables: Sequence[tuple[str, str]]) -> FillText:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from tunesmith.config.catalogue import HUB_PREFIX, ONLINE, REMOTE_PREFIX
 from tunesmith.data.sources.dataset_spec import (
+    BadRowPolicy,
     DatasetEntry,
     DatasetSpec,
     TurnOrderPolicy,
@@ -40,6 +41,9 @@ class CatalogSettings(Protocol):
     def stringify_values(self) -> bool: ...  # noqa: D102
 
     @property
+    def bad_rows(self) -> BadRowPolicy: ...  # noqa: D102
+
+    @property
     def turn_order_policy(self) -> TurnOrderPolicy: ...  # noqa: D102
 
 
@@ -62,6 +66,7 @@ class Catalog:
     row_variables: tuple[tuple[str, str], ...] = ()
     stringify_values: bool = False
     turn_order_policy: TurnOrderPolicy = "merge"
+    bad_rows: BadRowPolicy = "error"
     hub: HubAccess = field(default_factory=HubAccess)
     is_online: bool = False
     """Whether every name that is not listed is a repository on a hub."""
@@ -112,6 +117,7 @@ class Catalog:
             row_variables=self.row_variables,
             stringify_values=self.stringify_values,
             turn_order_policy=self.turn_order_policy,
+            bad_rows=self.bad_rows,
             declared=tuple(column for column in entry.columns.values() if column),
             notes=(*place.notes, *_describe_reading(entry, found, columns)),
         )
@@ -173,6 +179,7 @@ def load_catalog(settings: CatalogSettings, hub: HubAccess | None = None) -> Cat
         row_variables=tuple(sorted(settings.row_variables.items())),
         stringify_values=settings.stringify_values,
         turn_order_policy=settings.turn_order_policy,
+        bad_rows=settings.bad_rows,
         hub=hub,
         is_online=is_online,
     )

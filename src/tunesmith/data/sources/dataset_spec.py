@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar, get_args
 from tunesmith.errors import DataError
 
 Formatting = Literal["alpaca", "sharegpt", "openai", "text"]
+BadRowPolicy = Literal["error", "skip"]
 TurnOrderPolicy = Literal["error", "merge", "skip"]
 SOURCE_KEYS = ("ms_hub_url", "om_hub_url", "hf_hub_url", "script_url", "cloud_file_name", "file_name")
 """Keys of an entry that say where its rows are."""
@@ -130,6 +131,9 @@ class DatasetSpec:
 
     turn_order_policy: TurnOrderPolicy = "merge"
     """What becomes of turns in an order that cannot be learnt from."""
+
+    bad_rows: BadRowPolicy = "skip"
+    """What becomes of rows that are not what the data set says."""
 
     declared: tuple[str, ...] = ()
     """Columns that somebody wrote down, so that it is a mistake when no row has them."""

@@ -3,7 +3,7 @@
 import glob
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from tunesmith.data.sources.compression import find_file_type, is_compressed
 from tunesmith.errors import DataError
@@ -86,7 +86,7 @@ def _find_candidates(path: Path, where: str) -> list[Path]:
 
 
 def _expand(path: Path) -> list[Path]:
-    if isinstance(path, Path):
+    if _is_on_disk(path):
         found = [Path(name) for name in glob.glob(str(path), recursive=True)]
     else:
         fixed = [part for part in path.parts if not is_pattern(part)]
@@ -121,6 +121,11 @@ def content_digest(path: Path) -> str:
     Of a file on this disk it is that of its bytes. For one in an object store the store answers, so that nothing is
     read twice over the network.
     """
-    if isinstance(path, Path):
+    if _is_on_disk(path):
         return file_digest(path)
-    return str(path.fs.ukey(path.path))
+    remote: Any = path
+    return str(remote.fs.ukey(remote.path))
+
+
+def _is_on_disk(path: object) -> bool:
+    return isinstance(path, Path)

@@ -10,5 +10,6 @@ def test_a_row_is_a_document_with_its_space_kept():
 
 
 def test_empty_and_missing_texts_are_dropped_and_others_named():
-    assert convert({"text": " \n"}) == convert({}) == Dropped("no text")
+    assert convert({"text": " \n"}) == Dropped("no text")
+    assert convert({}) == convert({"text": None}) == Dropped("column is missing")
     assert convert({"text": 3}).detail == "text: expected text, found a number (3)"

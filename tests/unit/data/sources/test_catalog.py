@@ -27,6 +27,7 @@ def settings(folder, inline=None):
         row_variables={"name": "Ada"},
         stringify_values=True,
         turn_order_policy="skip",
+        bad_rows="error",
     )
 
 
@@ -155,6 +156,7 @@ def test_patterns_and_addresses_are_data_sets(folder):
 def test_how_all_data_sets_are_read_reaches_each(folder):
     spec = catalog(folder).resolve("rows.json")
     assert (spec.row_variables, spec.stringify_values, spec.turn_order_policy) == ((("name", "Ada"),), True, "skip")
+    assert spec.bad_rows == "error"
 
 
 def test_a_file_that_is_not_json_is_named_with_its_line(folder):
