@@ -22,12 +22,14 @@ class DataRun:
     data: "PreparedData"
 
 
-def load_data_run(words: Sequence[str], *, purpose: str | None = None) -> DataRun:
+def load_data_run(words: Sequence[str], *, purpose: str | None = None, shows_bad_rows: bool = False) -> DataRun:
     """Read the settings of a command line and prepare the data that they name, in this one process.
 
     Args:
         words: Of the command line.
         purpose: What all rows are needed for; a run that streams is refused then.
+        shows_bad_rows: Count rows for which a run would stop, whatever `bad_rows` says: who looks at the data wants to
+            see all of them.
 
     Raises:
         TunesmithError: Settings, data, tokenizer or template cannot be used.
@@ -36,6 +38,8 @@ def load_data_run(words: Sequence[str], *, purpose: str | None = None) -> DataRu
     from tunesmith.recipes import expand_recipe
 
     source, overrides = parse_command_line(expand_recipe(words))
+    if shows_bad_rows:
+        overrides = [*overrides, "bad_rows=skip"]
     config = load_config(source, overrides, purpose="read")
     from tunesmith.data.chat import resolve_template
     from tunesmith.data.pipeline import prepare_data

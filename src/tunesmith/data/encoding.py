@@ -61,15 +61,18 @@ class ChunkEncoder:
                 continue
             if has_empty_answer(record):
                 tally.note_empty(self._render_place(row))
-            if isinstance(record, Conversation):
+            if isinstance(record, Conversation | Preference | Feedback):
                 tally.note_repairs(record.repairs)
         return encoded_chunk, tally
 
+    def _render_dropped(self, row: RawRow, dropped: Dropped) -> str:
+        return f"{self._render_place(row)}{f': {dropped.detail}' if dropped.detail else ''}"
+
     def _check_no_bad_rows(self, chunk: RawChunk, converted: Sequence[Record | Dropped]) -> None:
         bad = [
-            BadRow(self._render_place(row), row.file, record)
+            BadRow(record.reason, self._render_dropped(row, record))
             for row, record in zip(chunk.rows, converted, strict=True)
-            if isinstance(record, Dropped) and is_bad(record, self.spec)
+            if isinstance(record, Dropped) and is_bad(record.reason, self.spec)
         ]
         check_no_bad_rows(bad, self.spec)
 
@@ -91,8 +94,7 @@ class ChunkEncoder:
         completions: list[Completions] = []
         for number, (source, outcome) in enumerate(zip(chunk.rows, outcomes, strict=True), start=chunk.first_row):
             if isinstance(outcome, Dropped):
-                detail = f": {outcome.detail}" if outcome.detail else ""
-                tally.drop(outcome.reason, f"{self._render_place(source)}{detail}")
+                tally.drop(outcome.reason, self._render_dropped(source, outcome))
                 continue
             place = Place(number, self._file_numbers[source.file], source.row)
             for row in outcome:

@@ -20,7 +20,7 @@ from tunesmith.data.sources import DatasetSpec
 from tunesmith.data.sources.files import content_digest
 from tunesmith.runtime.files import file_digest
 
-_NOT_CONTENT = {"name", "files", "declared", "notes"}
+_NOT_CONTENT = {"name", "files", "declared", "notes", "bad_rows"}
 
 
 def content_key(

@@ -16,6 +16,7 @@ from tunesmith.data.account import Tally, describe_dropped
 from tunesmith.data.chat import ChatTemplate
 from tunesmith.data.encoding import ChunkEncoder
 from tunesmith.data.fingerprint import content_key, tokenizer_fingerprint
+from tunesmith.data.formats.bad_rows import check_counted
 from tunesmith.data.loading.cache import RowCache, default_cache_dir
 from tunesmith.data.loading.encoded import EncodedChunk, EncodedRows, EncodedRowsWriter
 from tunesmith.data.prepared import PreparedSet
@@ -91,6 +92,7 @@ class Preparation:
         for role, spec in specs:
             rows = self._encoded(spec, digest)
             tally = Tally(**rows.metadata["tally"])
+            check_counted(tally.shown, spec)
             _check_usable(spec, self.config.objective.stage, tally)
             sets.append(PreparedSet(spec, role, rows, tally, first_row_id))
             first_row_id += tally.read

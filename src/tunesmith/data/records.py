@@ -64,6 +64,9 @@ class Preference:
     margin: float = 0.0
     """By how much the chosen one is better, for rewards that should say so; 0 where nobody measured it."""
 
+    repairs: tuple[str, ...] = field(default=(), compare=False)
+    """What was done to the order of the turns, for the account."""
+
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
@@ -73,6 +76,9 @@ class Feedback:
     completion: tuple[Message, ...]
     is_desirable: bool
     tools: str | None = None
+
+    repairs: tuple[str, ...] = field(default=(), compare=False)
+    """What was done to the order of the turns, for the account."""
 
 
 Record = Conversation | Document | Preference | Feedback

@@ -1,7 +1,7 @@
 """`tunesmith data`: prepare the data of runs, and report what is in them, without training."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
 def _report(words: list[str]) -> int:
     switches, words = take_switches(words, ["--json"])
     folder, words = take_value(words, "--out")
-    run = load_data_run(words, purpose="report on")
+    run = load_data_run(words, purpose="report on", shows_bad_rows=True)
     inspection = _inspect(run)
     picture = _draw(inspection, run, Path(folder or run.config.training.output_dir or "."))
     if "--json" in switches:
@@ -68,8 +68,23 @@ def _inspect(run: "DataRun") -> "Inspection":
 
     template = run.preparation.template
     end_markers = () if template is None else template.end_markers
-    warnings = find_untrained_end_markers(run.config, run.tokenizer, end_markers[:1])
+    warnings = [
+        *find_untrained_end_markers(run.config, run.tokenizer, end_markers[:1]),
+        *_find_bad_rows(run),
+    ]
     return inspect_data(run.data, run.tokenizer, end_markers, further_warnings=warnings)
+
+
+def _find_bad_rows(run: "DataRun") -> Iterator[str]:
+    from tunesmith.data.formats.fields import BAD_ROWS
+
+    for item in run.data.sets:
+        count = sum(number for reason, number in item.tally.dropped.items() if reason in BAD_ROWS)
+        if count:
+            yield (
+                f"{item.spec.name}: {count:,} rows are not what the data set says (see dropped); a run stops for them "
+                "unless it has `bad_rows: skip`"
+            )
 
 
 def _draw(inspection: "Inspection", run: "DataRun", folder: Path) -> Path:

@@ -50,7 +50,7 @@ def _build(words: Sequence[str], row: int | None, count: int | None) -> "list[Pr
     from tunesmith.data.inspection.preview import build_previews, build_stream_previews
     from tunesmith.data.inspection.source_rows import choose_rows
 
-    run = load_data_run(words)
+    run = load_data_run(words, shows_bad_rows=True)
     if run.data.stream is not None:
         if row is not None:
             raise ConfigError(

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tunesmith.data.formats.fields import UnusableRowError, describe_missing, wrong_type
+from tunesmith.data.formats.fields import UnusableRowError, describe_missing, read_flag, wrong_type
 from tunesmith.data.formats.turns import build_conversation
 from tunesmith.data.records import Feedback, Message, Preference
+from tunesmith.data.sources.dataset_spec import TurnOrderPolicy
 
 
 def build_preference(
@@ -15,6 +16,7 @@ def build_preference(
     *,
     tools: str | None = None,
     margin: float = 0.0,
+    policy: TurnOrderPolicy = "merge",
 ) -> Preference:
     """Return the pair of a row.
 
@@ -27,28 +29,34 @@ def build_preference(
         raise UnusableRowError("no completion", f"the {'rejected' if chosen else 'chosen'} one is missing")
     if chosen[0].role != "assistant" or rejected[0].role != "assistant":
         prompt, chosen, rejected = _split_shared(prompt, chosen, rejected)
-    first, answer = _ordered(prompt, chosen, tools)
-    second, other = _ordered(prompt, rejected, tools)
+    first, answer, repairs = _ordered(prompt, chosen, tools, policy)
+    second, other, more_repairs = _ordered(prompt, rejected, tools, policy)
     assert first == second, "the same messages in the same order"
-    return Preference(first, answer, other, tools, margin)
+    return Preference(first, answer, other, tools, margin, tuple(dict.fromkeys((*repairs, *more_repairs))))
 
 
-def build_feedback(messages: Sequence[Message], *, is_desirable: bool, tools: str | None = None) -> Feedback:
+def build_feedback(
+    messages: Sequence[Message],
+    *,
+    is_desirable: bool,
+    tools: str | None = None,
+    policy: TurnOrderPolicy = "merge",
+) -> Feedback:
     """Return the rated completion of a row: its last message is what the verdict is about."""
     if not messages:
         raise UnusableRowError("no turns")
-    prompt, completion = _ordered(messages[:-1], messages[-1:], tools)
-    return Feedback(prompt, completion, is_desirable, tools)
+    if messages[-1].role != "assistant":  # it would be left out as what follows the last answer
+        raise UnusableRowError("last turn is not an answer", f"it is of role {messages[-1].role}")
+    prompt, completion, repairs = _ordered(messages[:-1], messages[-1:], tools, policy)
+    return Feedback(prompt, completion, is_desirable, tools, repairs)
 
 
 def read_verdict(values: Mapping[str, Any], column: str | None) -> bool:
-    """Return whether a completion is desirable: true or false, also written as 1 or 0."""
-    value = None if column is None else values.get(column)
-    if value is None:
+    """Return whether a completion is desirable: true or false, 1 or 0, also as text."""
+    verdict = None if column is None else read_flag(values, column)
+    if verdict is None:
         raise UnusableRowError("no verdict", describe_missing(values, column))
-    if isinstance(value, bool | int | float) and value in (0, 1):
-        return bool(value)
-    raise wrong_type(column or "", "true or false", value)
+    return verdict
 
 
 def read_margin(values: Mapping[str, Any], column: str | None) -> float:
@@ -81,9 +89,10 @@ def _split_shared(
 
 
 def _ordered(
-    prompt: Sequence[Message], completion: Sequence[Message], tools: str | None
-) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Check the order of all turns and return prompt and completion as conversations have them."""
-    turns = build_conversation([*prompt, *completion], tools).messages
+    prompt: Sequence[Message], completion: Sequence[Message], tools: str | None, policy: TurnOrderPolicy
+) -> tuple[tuple[Message, ...], tuple[Message, ...], tuple[str, ...]]:
+    """Check the order of all turns; return prompt and completion as conversations have them, and what was repaired."""
+    conversation = build_conversation([*prompt, *completion], tools, policy)
+    turns = conversation.messages
     border = next(place for place, turn in enumerate(turns) if turn is completion[0])
-    return turns[:border], turns[border:]
+    return turns[:border], turns[border:], conversation.repairs

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tunesmith.data.formats.completions import build_feedback, build_preference, read_margin, read_verdict
-from tunesmith.data.formats.fields import FillText, read_list, read_text
+from tunesmith.data.formats.fields import FillText, UnusableRowError, describe_missing, read_list, read_text
 from tunesmith.data.formats.tools import read_tools
 from tunesmith.data.formats.turns import build_conversation
 from tunesmith.data.records import Conversation, Feedback, Message, Preference
@@ -18,7 +18,9 @@ def convert_turns(
     values: Mapping[str, Any], spec: DatasetSpec, fill: FillText, read_message: ReadMessage
 ) -> Conversation:
     """Return the conversation of a row. A system turn at the start wins over the system column."""
-    return build_conversation(_read_prompt(values, spec, fill, read_message), read_tools(values, spec.columns.tools))
+    _check_turns(values, spec.columns.messages)
+    turns = _read_prompt(values, spec, fill, read_message)
+    return build_conversation(turns, read_tools(values, spec.columns.tools), spec.turn_order_policy)
 
 
 def convert_turns_preference(
@@ -39,6 +41,7 @@ def convert_turns_preference(
         rejected,
         tools=read_tools(values, columns.tools),
         margin=read_margin(values, columns.margin),
+        policy=spec.turn_order_policy,
     )
 
 
@@ -46,9 +49,17 @@ def convert_turns_feedback(
     values: Mapping[str, Any], spec: DatasetSpec, fill: FillText, read_message: ReadMessage
 ) -> Feedback:
     """Return the rated completion of a row: its last turn."""
+    _check_turns(values, spec.columns.messages)
     turns = _read_prompt(values, spec, fill, read_message)
     verdict = read_verdict(values, spec.columns.kto_tag)
-    return build_feedback(turns, is_desirable=verdict, tools=read_tools(values, spec.columns.tools))
+    tools = read_tools(values, spec.columns.tools)
+    return build_feedback(turns, is_desirable=verdict, tools=tools, policy=spec.turn_order_policy)
+
+
+def _check_turns(values: Mapping[str, Any], column: str | None) -> None:
+    """Refuse a row without turns; that it has an empty list of them is another matter."""
+    if column is None or values.get(column) is None:
+        raise UnusableRowError("column is missing", describe_missing(values, column))
 
 
 def _read_prompt(

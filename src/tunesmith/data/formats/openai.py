@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tunesmith.data.formats.fields import FillText, UnusableRowError, read_list, wrong_type
+from tunesmith.data.formats.marks import read_mark
 from tunesmith.data.formats.messages import convert_turns, convert_turns_feedback, convert_turns_preference
 from tunesmith.data.formats.tools import convert_tool_call, parse_tool_calls
 from tunesmith.data.records import Conversation, Feedback, Message, Preference, ToolCall
@@ -36,15 +37,18 @@ def _convert_message(message: object, field: str, tags: Tags, fill: FillText) ->
     calls = _read_calls(message, field)
     content = fill(_read_content(message.get(tags.content_tag), f"{field}.{tags.content_tag}", optional=bool(calls)))
     if role == tags.user_tag:
+        read_mark(message, field, "user")
         return Message("user", content)
     if role == tags.assistant_tag:
-        return Message("assistant", content, calls, _read_weight(message.get("weight"), f"{field}.weight"))
+        return Message("assistant", content, calls, read_mark(message, field, "assistant"))
     if role in (tags.system_tag, "developer"):
         return Message("system", content)
     if role == tags.observation_tag:
+        read_mark(message, field, "tool")
         return Message("tool", content)
     if role == tags.function_tag:  # a call written as the content of a message of its own
-        return Message("assistant", "", calls or parse_tool_calls(content, field))
+        calls = calls or parse_tool_calls(content, field)
+        return Message("assistant", "", calls, read_mark(message, field, "assistant"))
     raise UnusableRowError("unknown role", f"{field}.{tags.role_tag} is {role!r}")
 
 
@@ -72,11 +76,3 @@ def _read_part(part: object, field: str) -> str:
 def _read_calls(message: Mapping[str, Any], field: str) -> tuple[ToolCall, ...]:
     calls = read_list(message, "tool_calls")
     return tuple(convert_tool_call(call, f"{field}.tool_calls[{place}]") for place, call in enumerate(calls))
-
-
-def _read_weight(weight: object, field: str) -> bool | None:
-    if weight is None:
-        return None
-    if weight not in (0, 1):
-        raise wrong_type(field, "0 or 1", weight)
-    return bool(weight)

@@ -14,6 +14,7 @@ from tunesmith.data.formats.characters import check_characters
 from tunesmith.data.formats.fields import FillText, UnusableRowError, build_fill
 from tunesmith.data.formats.openai import convert_openai, convert_openai_feedback, convert_openai_preference
 from tunesmith.data.formats.sharegpt import convert_sharegpt, convert_sharegpt_feedback, convert_sharegpt_preference
+from tunesmith.data.formats.stringify import stringify_row
 from tunesmith.data.formats.text import convert_text
 from tunesmith.data.records import Dropped, Record
 from tunesmith.data.sources.dataset_spec import DatasetSpec
@@ -61,6 +62,8 @@ def build_format(spec: DatasetSpec, stage: str) -> Callable[[Mapping[str, Any]],
     fill = build_fill(spec.row_variables)
 
     def convert_row(values: Mapping[str, Any]) -> Record | Dropped:
+        if spec.stringify_values:
+            values = stringify_row(values, spec)
         try:
             record = convert(values, spec, fill)
             check_characters(record)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tunesmith.data.formats.fields import FillText, UnusableRowError, wrong_type
+from tunesmith.data.formats.marks import read_mark
 from tunesmith.data.formats.messages import convert_turns, convert_turns_feedback, convert_turns_preference
 from tunesmith.data.formats.tools import parse_tool_calls
 from tunesmith.data.records import Conversation, Feedback, Message, Preference
@@ -38,13 +39,16 @@ def _convert_turn(turn: object, field: str, tags: Tags, fill: FillText) -> Messa
         raise wrong_type(f"{field}.{tags.content_tag}", "text", content)
     content = fill(content)
     if role == tags.user_tag:
+        read_mark(turn, field, "user")
         return Message("user", content)
     if role == tags.assistant_tag:
-        return Message("assistant", content)
+        return Message("assistant", content, trained=read_mark(turn, field, "assistant"))
     if role == tags.system_tag:
         return Message("system", content)
     if role == tags.observation_tag:
+        read_mark(turn, field, "tool")
         return Message("tool", content)
     if role == tags.function_tag:
-        return Message("assistant", "", parse_tool_calls(content, field))
+        calls = parse_tool_calls(content, field)
+        return Message("assistant", "", calls, read_mark(turn, field, "assistant"))
     raise UnusableRowError("unknown role", f"{field}.{tags.role_tag} is {role!r}")

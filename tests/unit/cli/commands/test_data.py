@@ -29,6 +29,7 @@ def test_the_report_has_account_histogram_and_warnings_and_draws_a_picture(folde
         "Tokens per example\n",
         "1 are equal to one before them; the first: rows 1, 2",
         "Warnings\n  - sums: 1 rows have an empty answer",
+        "sums: 1 rows are not what the data set says (see dropped); a run stops for them",
         "The lengths are drawn in out/data_lengths.png.",
     ):
         assert part in shown
@@ -50,11 +51,13 @@ def test_the_report_is_json_on_request(folder, capsys):
 
 
 def test_preparing_fills_the_cache_without_the_weights_of_the_model(folder, capsys):
-    assert main(["data", "prepare", "run.yaml"]) == 0
+    assert main(["data", "prepare", "run.yaml"]) == 3
+    assert "no answer: sums.jsonl row 3: column 'output' is missing" in capsys.readouterr().err
+    assert main(["data", "prepare", "run.yaml", "bad_rows=skip"]) == 0
     shown = capsys.readouterr().out
     assert "sums: 3 examples in cache/" in shown
     assert len(list((folder / "cache").glob("*.arrow"))) == 1
-    assert main(["data", "prepare", "run.yaml"]) == 0
+    assert main(["data", "prepare", "run.yaml", "bad_rows=skip"]) == 0
     assert "taken from the cache" in capsys.readouterr().err
 
 

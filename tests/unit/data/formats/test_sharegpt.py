@@ -76,6 +76,36 @@ def test_unusable_turns_are_named_with_their_place(turns, reason, detail):
 
 def test_rows_without_turns_or_with_other_things_are_dropped():
     turn_less = build_format(spec_of("sharegpt"), "sft")
-    assert turn_less({}) == Dropped("no turns")
+    assert turn_less({}) == Dropped("column is missing")
+    assert turn_less({"conversations": []}) == Dropped("no turns")
     assert turn_less({"conversations": "text"}).detail.startswith("conversations: expected a list, found text")
     assert turn_less({"conversations": ["text"]}).detail.startswith("conversations[0]: expected an object, found text")
+
+
+def test_marks_on_answers_and_calls_say_whether_they_are_learnt():
+    marked = [
+        {"from": "human", "value": "Q", "weight": 0},
+        {"from": "gpt", "value": "A", "loss_mask": 0},
+        {"from": "human", "value": "Q"},
+        {"from": "function_call", "value": '{"name": "f", "arguments": {}}', "train": True},
+        {"from": "observation", "value": "R", "train": False},
+        {"from": "gpt", "value": "A"},
+    ]
+    record = build_format(spec_of("sharegpt"), "sft")({"conversations": marked})
+    assert [message.trained for message in record.messages] == [None, False, None, True, None, None]
+
+
+def test_the_order_of_turns_is_handled_as_the_data_set_says():
+    turns = [{"from": "human", "value": text} for text in "ab"] + [{"from": "gpt", "value": "c"}]
+    merged = build_format(spec_of("sharegpt"), "sft")({"conversations": turns})
+    assert ([message.content for message in merged.messages], len(merged.repairs)) == (["a\nb", "c"], 1)
+    strict = build_format(spec_of("sharegpt", turn_order_policy="skip"), "sft")
+    assert strict({"conversations": turns}) == Dropped("two questions in a row")
+
+
+def test_values_become_text_only_where_the_run_asks_for_it():
+    turns = [{"from": "human", "value": 7}, {"from": "gpt", "value": {"a": 1}}]
+    plain = build_format(spec_of("sharegpt"), "sft")({"conversations": turns})
+    assert plain == Dropped("wrong type")
+    text = build_format(spec_of("sharegpt", stringify_values=True), "sft")({"conversations": turns})
+    assert [message.content for message in text.messages] == ["7", '{"a": 1}']

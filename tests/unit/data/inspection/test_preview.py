@@ -32,7 +32,7 @@ def test_a_row_is_shown_in_runs_of_learnt_and_other_tokens_beside_its_raw_row(tm
 
 def test_a_dropped_row_is_shown_with_its_reason(tmp_path):
     write_sets(tmp_path, {"sums": [question(1), {"instruction": "no answer", "input": ""}]})
-    run = small_run(tmp_path, "sums")
+    run = small_run(tmp_path, "sums", bad_rows="skip")
     (preview,) = previews_of(run, 1)
     assert isinstance(preview, DroppedPreview)
     assert "no answer" in preview.source.dropped
@@ -80,7 +80,7 @@ def test_rows_of_the_second_data_set_are_numbered_after_the_first(tmp_path):
 
 def test_random_rows_are_drawn_with_the_seed_from_those_in_use(tmp_path):
     write_sets(tmp_path, {"sums": [question(0, "x")] + [{"instruction": "?"}] * 5 + [question(n) for n in range(20)]})
-    data = small_run(tmp_path, "sums").prepare()
+    data = small_run(tmp_path, "sums", bad_rows="skip").prepare()
     drawn = choose_rows(data, count=3, seed=1)
     assert drawn == choose_rows(data, count=3, seed=1) != choose_rows(data, count=3, seed=2)
     assert len(set(drawn)) == 3

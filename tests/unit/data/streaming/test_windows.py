@@ -112,7 +112,7 @@ def test_what_became_of_the_rows_is_counted_once_also_after_going_on(tmp_path):
 def test_a_set_of_which_no_row_can_be_used_is_an_error_with_the_reasons(tmp_path):
     path = write_file(tmp_path / "a.jsonl", [{"other": "x"}] * 30, kind=".jsonl")
     with pytest.raises(
-        DataError, match=r"Not one row of the data sets can be used:\n  no text: 30 \(a.jsonl byte 15: column"
+        DataError, match=r"Not one row of the data sets can be used:\n  column is missing: 30 \(a.jsonl byte 15: column"
     ):
         text_source(text_spec(path)).open(0, 1).next_item()
 
