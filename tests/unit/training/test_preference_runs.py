@@ -35,7 +35,7 @@ def plan_of(out):
         ({"lora_dropout": 0.2}, "the base model (the adapter switched off)"),
         (
             {"finetuning_type": "full", "lora_rank": None, "learning_rate": 1e-3},
-            "a frozen copy of the model as training starts from it",
+            "the model as training starts from it (a frozen copy of ",
         ),
     ],
     ids=["lora", "full"],
