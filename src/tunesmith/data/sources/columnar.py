@@ -56,6 +56,7 @@ def read_arrow(path: Path, problems: FileProblems) -> Iterator[dict[str, Any]]:
         try:
             for batch in reader if reader is not None else pa.ipc.open_stream(source):
                 check_column_names(batch.schema.names, path)
+                batch.validate(full=True)  # the memory is mapped as it is: damaged offsets would point anywhere
                 yield from rows_of_batch(batch)
         except pa.ArrowException as error:
             raise DataError(f"{path}: not a readable Arrow file: {error}") from error
