@@ -110,7 +110,7 @@ class Catalog:
             formatting=found.formatting,
             columns=complete_columns(found.formatting, {**found.columns, **entry.columns}, where),
             tags=complete_tags(found.formatting, entry.tags, where),
-            ranking=entry.ranking or found.is_ranking,
+            ranking=entry.ranking,
             num_samples=entry.num_samples,
             first_row=place.first_row,
             last_row=place.last_row,

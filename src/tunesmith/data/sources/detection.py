@@ -22,9 +22,6 @@ class Detection:
     columns: Mapping[str, str] = field(default_factory=dict)
     """Columns that differ from the format's defaults."""
 
-    is_ranking: bool = False
-    """Whether the rows are pairs of completions, and nothing else that could be learnt from."""
-
 
 def detect_format(
     row: Mapping[str, Any], columns: Mapping[str, str | None], tags: Mapping[str, str], where: str
@@ -64,7 +61,7 @@ def _detect_turns(
     for formatting, role, content in _TURNS:
         if role in first and content in first:
             reason = f"the turns in column {column!r} have {role!r} and {content!r}"
-            return Detection(formatting, reason, named, is_ranking=column == candidates[-1])
+            return Detection(formatting, reason, named)
     if "tool_calls" in first and "role" in first:
         return Detection("openai", f"the turns in column {column!r} have 'role' and 'tool_calls'", named)
     formatting = "openai" if column == "messages" and not tags else "sharegpt"
@@ -94,5 +91,5 @@ def _detect_by_names(row: Mapping[str, Any]) -> Detection | None:
             return Detection("alpaca", reason, {"prompt": question, "response": answer})
     if "chosen" in row and "rejected" in row:
         prompt = "prompt" if "prompt" in row else "instruction"
-        return Detection("alpaca", "the rows have 'chosen' and 'rejected'", {"prompt": prompt}, is_ranking=True)
+        return Detection("alpaca", "the rows have 'chosen' and 'rejected'", {"prompt": prompt})
     return Detection("text", "the rows have 'text'") if "text" in row else None
