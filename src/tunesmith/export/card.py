@@ -19,6 +19,8 @@ class CardFacts:
     template: str | None
     end_markers: Sequence[str]
     is_reward: bool
+    compressed: str | None = None
+    """Scheme of torchao that the weights are compressed in."""
 
 
 def render_card(facts: CardFacts, name: str) -> str:
@@ -38,7 +40,8 @@ def _facts(facts: CardFacts) -> list[str]:
         how = "merged in turn" if facts.combination == "in_turn" else f"combined by {facts.combination} and merged"
         how = "merged" if len(facts.adapters) == 1 else how
         lines.append(f"- Adapters, {how}: {', '.join(map(_shown, facts.adapters))}")
-    lines.append(f"- {facts.num_parameters:,} weights in {facts.dtype}")
+    how = f", compressed to {facts.compressed} (package torchao)" if facts.compressed else ""
+    lines.append(f"- {facts.num_parameters:,} weights in {facts.dtype}{how}")
     if facts.template is not None:
         lines.append(f"- Chat template: {facts.template}, saved with the tokenizer")
     if facts.end_markers:

@@ -24,7 +24,7 @@ from tunesmith.data.chat import ChatTemplate, resolve_template
 from tunesmith.errors import ConfigError, ModelError
 from tunesmith.export.adapters import check_mergeable, merge_adapters
 from tunesmith.export.card import CardFacts, render_card
-from tunesmith.export.compression import compress_folder, resolve_scheme
+from tunesmith.export.compression import compress_folder, find_exact_layers, resolve_scheme
 from tunesmith.export.probe import PROBE_TEXT, measure_logits, relative_difference
 from tunesmith.inference.load import hide_progress_without_terminal, load_run_tokenizer
 from tunesmith.inference.local import resolve_stop_ids
@@ -97,6 +97,7 @@ def export_model(config: RunConfig) -> ExportReport:
     model = loaded.model.to(_merge_device(config))
     dtype = resolve_export_dtype(config.model.infer_dtype, loaded.stored_dtype)
     model, merge_difference = merge_adapters(model, found.adapters, probe, config.export, seed=config.training.seed)
+    exact_layers = () if scheme is None else find_exact_layers(model, scheme)
     cast_parameters(model, dtype)
     if is_reward:
         drop_head_bias(model)
@@ -112,6 +113,7 @@ def export_model(config: RunConfig) -> ExportReport:
         template=template.name if template is not None else None,
         end_markers=tuple(tokenizer.convert_ids_to_tokens(list(stop_ids))),
         is_reward=is_reward,
+        compressed=None if scheme is None else scheme.scheme,
     )
     expected, device = measure_logits(model, probe), _merge_device(config)
     with atomic_directory(out, overwrite=out.exists()) as folder:
@@ -125,7 +127,14 @@ def export_model(config: RunConfig) -> ExportReport:
             folder, expected, probe, device, is_reward=is_reward, trust_remote_code=config.model.trust_remote_code
         )
         if scheme is not None:
-            compress_folder(folder, scheme, probe, trust_remote_code=config.model.trust_remote_code)
+            compress_folder(
+                folder,
+                scheme,
+                probe,
+                exact_layers=exact_layers,
+                shard_size=f"{config.export.export_size}GB",
+                trust_remote_code=config.model.trust_remote_code,
+            )
             _make_readable(folder)
     return ExportReport(
         folder=out,

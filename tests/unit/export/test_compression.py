@@ -4,10 +4,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from tests.tiny.models import tiny_model
 from tests.tiny.runs import tiny_run, write_dataset, write_model
 from tunesmith.config import load_config
 from tunesmith.errors import ConfigError, ModelError
 from tunesmith.export import compression
+from tunesmith.export.compression import find_exact_layers
 from tunesmith.export.merge import export_model
 from tunesmith.models.quantization.qat import CompressionScheme
 from tunesmith.training.run import run_training
@@ -71,6 +73,22 @@ def test_the_scheme_of_the_run_is_found_and_the_result_loads(place, tmp_path, ki
 def test_any_model_can_be_compressed_in_a_scheme_that_is_named(place, tmp_path):
     report = export(tmp_path / "out", model_name_or_path=str(place / "model"), quantize=True, qat="int8-weight")
     assert report.compressed == "int8-weight"
+    assert "weights in float32, compressed to int8-weight (package torchao)" in (tmp_path / "out/README.md").read_text()
+
+
+def test_layers_that_did_not_round_stay_exact():
+    model = tiny_model(tied=False)
+    model.prediction = model.lm_head
+    del model.lm_head
+    model.get_output_embeddings = lambda: model.prediction
+    assert find_exact_layers(model, CompressionScheme("int8-weight", 32)) == ("prediction",)
+
+
+def test_a_model_whose_inputs_do_not_divide_is_refused_before_anything_is_written(place, tmp_path):
+    settings = {"quantize": True, "qat": "int4-weight", "qat_group_size": 24}
+    with pytest.raises(ModelError, match="qat_group_size: 24 does not divide the 32 inputs of model"):
+        export(tmp_path / "out", model_name_or_path=str(place / "model"), **settings)
+    assert not (tmp_path / "out").exists()
 
 
 def test_compressing_without_a_scheme_is_refused(place, tmp_path):

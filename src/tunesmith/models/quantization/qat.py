@@ -5,6 +5,7 @@ Gradients go straight through the rounding to the exact weights, which stay what
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -74,12 +75,7 @@ def start_rounding(model: nn.Module, scheme: CompressionScheme) -> int:
     torchao: Any = require("torchao.quantization", "torchao", "train for fewer bits")
     qat: Any = require("torchao.quantization.qat", "torchao", "train for fewer bits")
     chosen = find_rounded(model)
-    for name, module in chosen.items():
-        if scheme.scheme != "int8-weight" and module.in_features % scheme.group_size:
-            raise ModelError(
-                f"qat_group_size: {scheme.group_size} does not divide the {module.in_features} inputs of {name}. Set a "
-                "power of two that does, such as 32."
-            )
+    check_groups(chosen, scheme)
     torchao.quantize_(
         model, qat.QATConfig(scheme.build(), step="prepare"), filter_fn=lambda module, name: name in chosen
     )
@@ -99,6 +95,20 @@ def find_rounded(model: nn.Module) -> dict[str, nn.Linear]:
         for name, module in model.named_modules()
         if type(module) is nn.Linear and id(module) not in heads and "lora_" not in name
     }
+
+
+def check_groups(layers: Mapping[str, nn.Linear], scheme: CompressionScheme) -> None:
+    """Prove that the inputs of every layer divide into groups that share a scale.
+
+    Raises:
+        ModelError: Those of one do not.
+    """
+    for name, module in layers.items():
+        if scheme.scheme != "int8-weight" and module.in_features % scheme.group_size:
+            raise ModelError(
+                f"qat_group_size: {scheme.group_size} does not divide the {module.in_features} inputs of {name}. Set a "
+                "power of two that does, such as 32."
+            )
 
 
 class RoundedLoraLinear(PeftLoraLinear):

@@ -49,8 +49,8 @@ def test_a_model_trained_for_it_loses_less_when_it_is_compressed(ids):
         model = tiny_model().train()
         if rounds:
             start_rounding(model, FOUR_BITS)
-        fit(model, ids, 200, 3e-3)
-        losses[rounds] = compressed_loss(model, ids)
+        fit(model, ids[:4], 200, 3e-3)
+        losses[rounds] = compressed_loss(model, ids[:4])
     assert losses[True] < 0.95 * losses[False]
 
 
