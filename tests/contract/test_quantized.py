@@ -44,6 +44,7 @@ def settings_of(place: Path, way: str) -> dict[str, Any]:
     return {
         "output_dir": str(place / way.replace(" ", "-").replace(",", "")),
         "max_steps": 2,
+        "per_device_train_batch_size": 8,  # every row in every step, so that losses can be compared
         "num_train_epochs": None,
         "logging_steps": 1,
         "save_steps": 1,
@@ -93,11 +94,13 @@ def load_again(settings: dict[str, Any], model: str) -> Tensor:
 @pytest.mark.parametrize("way", WAYS)
 def test_it_learns_and_loads_with_the_same_logits(place, trained, way):
     settings, losses, expected = trained(way)
-    assert losses[-1] != losses[0]
+    assert losses[-1] < losses[0]
     torch.testing.assert_close(load_again(settings, str(place / "model")), expected, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [way if way in ("nf4", "hqq 4") else pytest.param(way, marks=pytest.mark.slow) for way in WAYS]
+)
 def test_it_goes_on_from_a_checkpoint(place, trained, way, tmp_path):
     settings, _, expected = trained(way)
     copy = tmp_path / "out"
@@ -122,6 +125,7 @@ def test_it_is_merged_into_the_exact_weights(place, trained, way, tmp_path):
     torch.testing.assert_close(logits(merged), expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.slow  # the libraries of all ways are imported again
 @pytest.mark.processes
 def test_a_new_process_loads_the_same(place, trained, tmp_path):
     wanted = {}

@@ -18,9 +18,11 @@ SLOW = pytest.mark.slow  # one of a kind is enough for every day
 
 KINDS = [
     pytest.param(GALORE, "galore_torch", id="galore"),
-    pytest.param({**GALORE, "optim": "adafactor"}, "galore_torch", id="galore-adafactor"),
+    pytest.param({**GALORE, "optim": "adafactor"}, "galore_torch", id="galore-adafactor", marks=SLOW),
     pytest.param({**GALORE, "galore_proj_type": "full"}, "galore_torch", id="galore-both-sides", marks=SLOW),
-    pytest.param({**GALORE, "galore_layerwise": True, "max_grad_norm": 0}, "galore_torch", id="galore-layerwise"),
+    pytest.param(
+        {**GALORE, "galore_layerwise": True, "max_grad_norm": 0}, "galore_torch", id="galore-layerwise", marks=SLOW
+    ),
     pytest.param(APOLLO, "apollo_torch", id="apollo"),
     pytest.param({**APOLLO, "apollo_proj": "svd"}, "apollo_torch", id="apollo-svd", marks=SLOW),
     pytest.param(
