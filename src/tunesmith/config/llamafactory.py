@@ -180,12 +180,30 @@ _RENAMED: Mapping[str, str] = {
 _LATER_VALUES: Mapping[str, str] = {
     "stage": "ppo grpo orpo",
     "fp8_backend": "te msamp",
-    "quantization_method": "gptq awq aqlm quanto mxfp4 fp8",
-    "optim": "adamw_torch_xla adamw_torch_npu_fused adamw_anyprecision galore_adamw galore_adamw_8bit galore_adafactor"
-    " galore_adamw_layerwise galore_adamw_8bit_layerwise galore_adafactor_layerwise apollo_adamw"
-    " apollo_adamw_layerwise",
+    "quantization_method": "quanto",
+    "optim": "adamw_torch_xla adamw_torch_npu_fused adamw_anyprecision",
 }
 """Values of supported settings that are known and cannot be used yet."""
+
+_STORED = "is read from the model itself: name one that is stored like that, and leave `quantization_bit` out"
+_OTHER_WAYS: Mapping[str, Mapping[str, str]] = {
+    "quantization_method": {
+        **dict.fromkeys(("gptq", "awq", "aqlm", "mxfp4"), _STORED),
+        "fp8": f"{_STORED}, or set `quantization_method: torchao` and `quantization_type: fp8`",
+    },
+    "optim": {
+        "galore_adamw": "is `use_galore: true` here",
+        "galore_adamw_8bit": "is `use_galore: true` with `optim: adamw_8bit` here",
+        "galore_adafactor": "is `use_galore: true` with `optim: adafactor` here",
+        "galore_adamw_layerwise": "is `use_galore: true` with `galore_layerwise: true` here",
+        "galore_adamw_8bit_layerwise": "is `use_galore: true` with `optim: adamw_8bit`, `galore_layerwise: true` here",
+        "galore_adafactor_layerwise": "is `use_galore: true` with `optim: adafactor`, `galore_layerwise: true` here",
+        "apollo_adamw": "is `use_apollo: true` here",
+        "apollo_adamw_layerwise": "is `use_apollo: true` with `apollo_layerwise: true` here",
+    },
+    "finetuning_type": {"bone": "is `miss` in peft now"},
+}
+"""Values of supported settings that are said in another way here."""
 
 _CONSTANT_KEYS = frozenset(_HARMLESS) - {"include_num_input_tokens_seen", "debug", "oft_target"}
 
@@ -240,9 +258,13 @@ def find_new_name(key: str) -> str | None:
     return _RENAMED.get(key)
 
 
-def is_later_value(key: str, value: object) -> bool:
-    """Return whether a setting is known to have this value elsewhere, though not here yet."""
-    return str(value).lower() in _LATER_VALUES.get(key, "").split()
+def describe_known_value(key: str, value: object) -> str:
+    """Return a clause about a value that is known elsewhere, empty for one that is not."""
+    other_way = _OTHER_WAYS.get(key, {}).get(str(value).lower())
+    if other_way is not None:
+        return f", which {other_way}"
+    is_later = str(value).lower() in _LATER_VALUES.get(key, "").split()
+    return ", which is known, but not supported yet" if is_later else ""
 
 
 def renamed_keys() -> Set[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tunesmith.config.coercion import MappingOf, MismatchError, render_value
 from tunesmith.config.entries import Entry
 from tunesmith.config.inline_sets import name_inline_sets
-from tunesmith.config.llamafactory import find_new_name, is_later_value, known_keys
+from tunesmith.config.llamafactory import describe_known_value, find_new_name, known_keys
 from tunesmith.config.run_config import Origin
 from tunesmith.config.sections import SECTION_NAMES
 from tunesmith.config.settings import Setting, all_settings
@@ -55,7 +55,7 @@ def _settle(entry: Entry, setting: Setting, settled: Settled) -> None:
         name = ".".join((setting.key, *error.path))
         shown = "set to something else" if setting.secret else render_value(_inner(_nest(entry), error.path))
         allowed = setting.render_allowed() if not error.path else "a single value"
-        later = ", which is known, but not supported yet" if is_later_value(setting.key, entry.value) else ""
+        later = describe_known_value(setting.key, entry.value)
         settled.problems.append(ConfigProblem(place, f"`{name}` is {shown}{later}; allowed is {allowed}.{error}"))
         settled.broken.add(setting.key)
         return

@@ -115,13 +115,25 @@ def test_what_fits_together_is_taken(problems, changes):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("stage", "ppo"), ("optim", "galore_adamw"), ("quantization_method", "gptq")],
+    [("stage", "ppo"), ("optim", "adamw_anyprecision"), ("quantization_method", "quanto")],
 )
 def test_values_known_elsewhere_are_said_to_be_not_supported_yet(problems, key, value):
     assert any(
         f"`{key}` is '{value}', which is known, but not supported yet; allowed is " in text
         for text in problems(**{key: value})
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("optim", "galore_adafactor", "which is `use_galore: true` with `optim: adafactor` here"),
+        ("quantization_method", "gptq", "which is read from the model itself: name one that is stored like that"),
+        ("finetuning_type", "bone", "which is `miss` in peft now"),
+    ],
+)
+def test_values_that_are_said_in_another_way_name_it(problems, key, value, words):
+    assert any(f"`{key}` is '{value}', {words}" in text for text in problems(**{key: value}))
 
 
 @pytest.mark.parametrize(
