@@ -10,6 +10,8 @@ from tests.house.places import ROOT, name_of
 from tunesmith.cli.main import COMMANDS, NOT_YET
 from tunesmith.config import load_config, parse_command_line
 from tunesmith.data.chat.catalog import template_names
+from tunesmith.data.formats.fields import BAD_ROWS
+from tunesmith.data.formats.turns import DISORDER
 
 COMMANDS_OF_US = [(place, words) for place, words in shell_commands() if words[0] in ("tunesmith", "llamafactory-cli")]
 TRAIN_COMMANDS = [(place, words[2:]) for place, words in COMMANDS_OF_US if words[1:2] == ["train"]]
@@ -70,6 +72,16 @@ def test_a_make_target_exists(place, words):
 def test_every_template_is_named():
     page = (ROOT / "docs" / "templates.md").read_text(encoding="utf-8")
     assert set(template_names()) - set(re.findall(r"`([a-z0-9_.-]+)`", page)) == set()
+
+
+def test_every_reason_for_which_a_row_is_dropped_is_explained():
+    raised = re.compile(r'\b(?:UnusableRowError|RenderingRefusedError|Dropped)\(\s*"([^"]+)"')
+    sources = (ROOT / "src" / "tunesmith" / "data").rglob("*.py")
+    reasons = {reason for source in sources for reason in raised.findall(source.read_text(encoding="utf-8"))}
+    reasons |= BAD_ROWS | DISORDER
+    assert len(reasons) > 20
+    page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    assert {reason for reason in reasons if f"`{reason}`" not in page} == set()
 
 
 def test_links_lead_to_files():

@@ -2,8 +2,9 @@
 
 import glob
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Literal, get_args
 
 from tunesmith.config.suggestions import render_suggestion
 
@@ -15,22 +16,29 @@ ONLINE = "ONLINE"
 REMOTE_PREFIX = "REMOTE:"
 """Values of `dataset_dir` that are no folder."""
 
-ENTRY_KEYS = (
-    "hf_hub_url",
-    "ms_hub_url",
-    "om_hub_url",
-    "script_url",
-    "cloud_file_name",
-    "file_name",
-    "formatting",
-    "ranking",
-    "subset",
-    "split",
-    "folder",
-    "num_samples",
-    "columns",
-    "tags",
-)
+Formatting = Literal["alpaca", "sharegpt", "openai", "text"]
+
+KEY_TYPES: Mapping[str, type] = {
+    "hf_hub_url": str,
+    "ms_hub_url": str,
+    "om_hub_url": str,
+    "script_url": str,
+    "cloud_file_name": str,
+    "file_name": str,
+    "formatting": str,
+    "ranking": bool,
+    "subset": str,
+    "split": str,
+    "folder": str,
+    "num_samples": int,
+    "columns": Mapping,
+    "tags": Mapping,
+}
+"""Keys of an entry and what they hold; nothing (null) is as good as leaving one out."""
+
+SOURCE_KEYS = ("ms_hub_url", "om_hub_url", "hf_hub_url", "script_url", "cloud_file_name", "file_name")
+"""Keys of an entry that say where its rows are."""
+
 COLUMN_KEYS = (
     "prompt",
     "query",
@@ -44,6 +52,7 @@ COLUMN_KEYS = (
     "audios",
     "chosen",
     "rejected",
+    "margin",
     "kto_tag",
 )
 TAG_KEYS = (
@@ -62,8 +71,8 @@ class CatalogueError(ValueError):
     """A catalogue file cannot be read."""
 
 
-def read_catalogue(folder: Path) -> list[str]:
-    """Return the names of the data sets that a folder's catalogue lists; none when it has no catalogue.
+def read_catalogue(folder: Path) -> dict[str, object]:
+    """Return the entries that a folder's catalogue lists, by name; none when it has no catalogue.
 
     Raises:
         CatalogueError: The folder is a file, or its catalogue is there and is not a JSON object.
@@ -74,12 +83,12 @@ def read_catalogue(folder: Path) -> list[str]:
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        return []
+        return {}
     except (OSError, ValueError, RecursionError) as error:  # the last by endless brackets
         raise CatalogueError(f"the catalogue {path} cannot be read as JSON: {error}.") from error
     if not isinstance(content, dict):
         raise CatalogueError(f"the catalogue {path} has to map names to descriptions of data sets.")
-    return list(content)
+    return content
 
 
 def is_place_of_rows(name: str, folder: Path) -> bool:
@@ -95,6 +104,22 @@ def is_place_of_rows(name: str, folder: Path) -> bool:
     return Path(name).exists() or (folder / name).exists()
 
 
+def find_missing_file(entry: object, folder: Path) -> str | None:
+    """Return the `file_name` of an entry where that is where its rows are, and nothing is there.
+
+    Args:
+        entry: As it stands in a catalogue.
+        folder: That of `dataset_dir`, in which files of entries are looked up.
+    """
+    if not isinstance(entry, Mapping) or [key for key in SOURCE_KEYS if entry.get(key)] != ["file_name"]:
+        return None
+    name = entry["file_name"]
+    if not isinstance(name, str) or "://" in name:
+        return None
+    is_there = _has_match(str(folder / name)) if glob.has_magic(name) else (folder / name).exists()
+    return None if is_there else name
+
+
 def is_on_hub(dataset_dir: str) -> bool:
     """Return whether the catalogue is no folder of this disk: every name is a repository, or a repository has it."""
     return dataset_dir == ONLINE or dataset_dir.startswith(REMOTE_PREFIX)
@@ -105,28 +130,61 @@ def _has_match(pattern: str) -> bool:
 
 
 def check_entries(catalogue: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the path to and a message about every key that means nothing.
+    """Yield the path to and a message about every key that means nothing and every value that cannot be meant.
 
     Args:
         catalogue: Data set entries by name, as in `dataset_info.json`.
     """
     for name, entry in catalogue.items():
-        if not isinstance(entry, Mapping):
+        if isinstance(entry, Mapping):
+            for path, message in _check_entry(entry):
+                yield (name, *path), message
+        else:
             yield (name,), "has to be a mapping such as {file_name: rows.jsonl}."
+
+
+def _check_entry(entry: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], str]]:
+    unknown = list(_unknown(entry, KEY_TYPES))
+    yield from unknown
+    for key, expected in KEY_TYPES.items():
+        value = entry.get(key)
+        if value is None:
             continue
-        yield from _unknown((name,), entry, ENTRY_KEYS)
-        for part, known in _NESTED.items():
-            inner = entry.get(part)
-            if isinstance(inner, Mapping):
-                yield from _unknown((name, part), inner, known)
-            elif inner is not None:
-                yield (name, part), f"has to be a mapping with keys from {', '.join(known)}."
+        if key in _NESTED:
+            yield from _check_names(key, value)
+        elif not _has_type(value, expected):
+            yield (key,), f"is {value!r}; it has to be {_TYPE_NAMES[expected]}."
+        elif key == "formatting" and value not in get_args(Formatting):
+            hint = render_suggestion(str(value), get_args(Formatting))
+            yield (key,), f"is {value!r}; allowed is {', '.join(get_args(Formatting))}.{hint}"
+        elif key == "num_samples" and isinstance(value, int) and value < 1:
+            yield (key,), f"is {value}; allowed is 1 or more."
+    if not unknown and not any(entry.get(key) for key in SOURCE_KEYS):
+        yield (), "names no place of its rows; set file_name, cloud_file_name, hf_hub_url or ms_hub_url."
 
 
-def _unknown(
-    path: tuple[str, ...], entry: Mapping[str, object], known: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], str]]:
+def _check_names(part: str, names: object) -> Iterator[tuple[tuple[str, ...], str]]:
+    known = _NESTED[part]
+    if not isinstance(names, Mapping):
+        yield (part,), f"has to be a mapping with keys from {', '.join(known)}."
+        return
+    for path, message in _unknown(names, known):
+        yield (part, *path), message
+    for key, value in names.items():
+        may_be_nothing = part == "columns" and value is None
+        if key in known and not isinstance(value, str) and not may_be_nothing:
+            yield (part, key), f"is {value!r}; it has to be a name, as text."
+
+
+def _unknown(entry: Mapping[str, object], known: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
     for key in entry:
         if key not in known:
             hint = render_suggestion(key, known) or f" Known are {', '.join(known)}."
-            yield (*path, key), f"is not a key of a data set.{hint}"
+            yield (key,), f"is not a key of a data set.{hint}"
+
+
+def _has_type(value: object, expected: type) -> bool:
+    return isinstance(value, expected) and not (expected is int and isinstance(value, bool))
+
+
+_TYPE_NAMES: Mapping[type, str] = {str: "text", bool: "true or false", int: "a whole number"}

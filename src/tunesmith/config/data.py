@@ -76,7 +76,7 @@ class DataConfig:
     row_variables: TextMapping = field(default_factory=dict)
     """Words to fill into the rows: `{name: Ada}` replaces `{{name}}` in every row.
 
-    Rows that use a name which is not given are an error. Without this setting double braces are ordinary text."""
+    Names that are not given stay as they are, since double braces are ordinary text in code."""
 
     cutoff_len: PositiveInt = 2048
     """Largest number of tokens of one row, and the length of a packed row.

@@ -21,13 +21,12 @@ def name_inline_sets(entries: Sequence[Entry]) -> list[Entry]:
     """
     named: list[Entry] = []
     described: list[Entry] = []
-    taken: set[str] = set()
+    taken = set(_written_names(entries))
     for entry in entries:
         value = entry.value
         if entry.key not in SETTINGS or not isinstance(value, list | tuple):
             named.append(entry)
             continue
-        taken.update(str(item) for item in value if not isinstance(item, Mapping))
         names = []
         for index, item in enumerate(value):
             if isinstance(item, Mapping):
@@ -38,6 +37,17 @@ def name_inline_sets(entries: Sequence[Entry]) -> list[Entry]:
                 names.append(item)
         named.append(Entry(entry.key, names, entry.origin, entry.places))
     return named + described
+
+
+def _written_names(entries: Sequence[Entry]) -> Iterator[str]:
+    """Yield the names that somebody else means something by: a description must not take one over."""
+    for entry in entries:
+        key, _, part = entry.key.partition(".")
+        if key == "dataset_info":
+            yield from [part.partition(".")[0]] if part else entry.value if isinstance(entry.value, Mapping) else ()
+        elif key in SETTINGS:
+            values = entry.value if isinstance(entry.value, list | tuple) else str(entry.value).split(",")
+            yield from (str(item).strip() for item in values if not isinstance(item, Mapping))
 
 
 def _describe(entry: Entry, index: str, name: str, item: Mapping[str, object]) -> Entry:

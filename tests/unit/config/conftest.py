@@ -21,6 +21,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "data").mkdir()
     catalogue = {name: {"file_name": f"{name}.json"} for name in ("alpaca_en", "alpaca_zh", "identity")}
     (tmp_path / "data" / "dataset_info.json").write_text(json.dumps(catalogue))
+    for entry in catalogue.values():
+        (tmp_path / "data" / entry["file_name"]).touch()
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -18,7 +18,8 @@ dataset:
 
 def load(tmp_path, text=RUN, **overrides):
     (tmp_path / "run.yaml").write_text(text)
-    return load_config(tmp_path / "run.yaml", [f"{key}={value}" for key, value in overrides.items()], environ={})
+    written = [f"{key}={value}" for key, value in overrides.items()]
+    return load_config(tmp_path / "run.yaml", written, environ={}, purpose="read")
 
 
 def test_a_description_in_place_of_a_name_becomes_an_entry_of_the_catalogue(tmp_path):
@@ -50,3 +51,16 @@ def test_names_and_lists_without_descriptions_stay_as_they_are(tmp_path):
 def test_descriptions_belong_into_a_file(tmp_path):
     with pytest.raises(ConfigError, match=r"or, in a file, a description such as \{file_name: rows.jsonl\}"):
         load(tmp_path, dataset="[{file_name: a.json}]")
+
+
+def test_a_description_takes_no_name_that_means_something_else(tmp_path):
+    text = """
+model_name_or_path: org/name
+dataset_info: {listed: {file_name: l.json}}
+dataset: [{file_name: a/chats.json}, {file_name: a/listed.json}]
+eval_dataset: chats
+"""
+    data = load(tmp_path, text).data
+    assert (data.dataset, data.eval_dataset) == (("chats_2", "listed_2"), ("chats",))
+    assert data.dataset_info["listed"] == {"file_name": "l.json"}
+    assert "chats" not in data.dataset_info

@@ -30,6 +30,8 @@ def test_length_logging_and_a_folder_that_moved_may_change():
         ({"lora_rank": 4}, "lora_rank was 8 and is 4"),
         ({"optim": "sgd"}, "optim was 'adamw_torch_fused' and is 'sgd'"),
         ({"model_name_or_path": "a/other"}, "model_name_or_path was 'a/model' and is 'a/other'"),
+        ({"enable_thinking": False}, "enable_thinking was True and is False"),
+        ({"mix_strategy": "interleave_once"}, "mix_strategy was 'concat' and is 'interleave_once'"),
         ({"dataset": "rows,more"}, "dataset was ['rows'] and is ['rows', 'more']"),
     ],
 )

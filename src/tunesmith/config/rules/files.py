@@ -7,6 +7,7 @@ from tunesmith.config.catalogue import (
     CATALOGUE_FILE,
     CatalogueError,
     check_entries,
+    find_missing_file,
     is_on_hub,
     is_place_of_rows,
     read_catalogue,
@@ -136,11 +137,23 @@ def data_sets_are_in_the_catalogue(question: Question) -> Iterator[Finding]:
     except CatalogueError as error:
         yield Finding(("dataset_dir", "dataset", "eval_dataset"), str(error))
         return
-    known = [*listed, *(data.dataset_info or {})]
+    folder, inline = Path(data.dataset_dir), data.dataset_info or {}
+    known = {**listed, **inline}
     for key, names in (("dataset", data.dataset), ("eval_dataset", data.eval_dataset)):
         for name in names:
-            if name not in known and not is_place_of_rows(name, Path(data.dataset_dir)):
-                yield Finding((key,), f"`{key}` has '{name}', {_say_what_is_known(name, known, data.dataset_dir)}")
+            if name in known:
+                missing = find_missing_file(known[name], folder)
+                if missing is not None:
+                    keys, path = (("dataset_info",), (name, "file_name")) if name in inline else ((key,), ())
+                    yield Finding(
+                        keys,
+                        f"`{key}` has '{name}', whose file_name is '{missing}': {folder / missing} is not there.",
+                        path,
+                    )
+            elif not is_place_of_rows(name, folder):
+                yield Finding(
+                    (key,), f"`{key}` has '{name}', {_say_what_is_known(name, list(known), data.dataset_dir)}"
+                )
 
 
 def _say_what_is_known(name: str, known: list[str], folder: str) -> str:

@@ -7,6 +7,9 @@ from typing import Any
 from tunesmith.data.chat.render import RenderingRefusedError
 from tunesmith.data.records import Message
 
+_NOT_JSON = (ValueError, RecursionError)
+"""What reading JSON raises: for text that is none, for numbers of thousands of digits, for endless brackets."""
+
 
 def template_messages(messages: Sequence[Message | Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return messages as dicts, the way an OpenAI-style server hands them to a template.
@@ -32,7 +35,7 @@ def _message_dict(message: Message) -> dict[str, Any]:
 def _arguments(name: str, text: str) -> dict[str, Any]:
     try:
         arguments = json.loads(text)
-    except json.JSONDecodeError as error:
+    except _NOT_JSON as error:
         raise RenderingRefusedError("tool call arguments are not JSON", f"{name}: {error}") from error
     if not isinstance(arguments, dict):
         raise RenderingRefusedError(
@@ -69,7 +72,7 @@ def template_tools(tools: str | Sequence[Mapping[str, Any]] | None) -> list[dict
     if isinstance(tools, str):
         try:
             schemas = json.loads(tools)
-        except json.JSONDecodeError as error:
+        except _NOT_JSON as error:
             raise RenderingRefusedError("tools are not JSON", str(error)) from error
     if not isinstance(schemas, Sequence) or not all(isinstance(schema, Mapping) for schema in schemas):
         raise RenderingRefusedError("tools are not JSON", "expected a list of objects")

@@ -159,6 +159,8 @@ _ROW_ERRORS = (
     ValueError,
     AttributeError,
     IndexError,
+    ArithmeticError,
+    RecursionError,
 )
 """What a template may raise on a row. It is a program over the row: its errors say that this row does not suit it."""
 

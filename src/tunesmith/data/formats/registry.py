@@ -69,6 +69,8 @@ def build_format(spec: DatasetSpec, stage: str) -> Callable[[Mapping[str, Any]],
             check_characters(record)
         except UnusableRowError as unusable:
             return unusable.dropped
+        except RecursionError:
+            return Dropped("wrong type", "the values are nested too deeply")
         return record
 
     return convert_row

@@ -21,7 +21,7 @@ def read_tools(values: Mapping[str, Any], column: str | None) -> str | None:
         text = value
     else:
         parsed = value
-        text = json.dumps(value, ensure_ascii=False)
+        text = _write_json(value, column or "tools")
     if not isinstance(parsed, list) or not all(isinstance(schema, Mapping) for schema in parsed):
         raise wrong_type(column or "tools", "a list of tool schemas", parsed)
     return text if parsed else None
@@ -54,7 +54,7 @@ def convert_tool_call(call: object, field: str) -> ToolCall:
         arguments = {}
     if not isinstance(arguments, Mapping):
         raise UnusableRowError("tool call is malformed", f"{field}.arguments: expected an object")
-    return ToolCall(call["name"], json.dumps(arguments, ensure_ascii=False))
+    return ToolCall(call["name"], _write_json(arguments, f"{field}.arguments"))
 
 
 def _parse_json(text: str, where: str) -> Any:
@@ -62,3 +62,12 @@ def _parse_json(text: str, where: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise UnusableRowError("tool text is not JSON", f"{where}{error.msg} at character {error.pos}") from error
+    except ValueError as error:  # a number of thousands of digits
+        raise UnusableRowError("tool text is not JSON", f"{where}{error}") from error
+
+
+def _write_json(value: object, field: str) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except TypeError as error:  # dates, bytes and the like, as columnar files have them
+        raise UnusableRowError("wrong type", f"{field}: cannot be written as JSON: {error}") from error

@@ -6,13 +6,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
+from tunesmith.config.catalogue import KEY_TYPES, SOURCE_KEYS, Formatting
 from tunesmith.errors import DataError
 
-Formatting = Literal["alpaca", "sharegpt", "openai", "text"]
 BadRowPolicy = Literal["error", "skip"]
 TurnOrderPolicy = Literal["error", "merge", "skip"]
-SOURCE_KEYS = ("ms_hub_url", "om_hub_url", "hf_hub_url", "script_url", "cloud_file_name", "file_name")
-"""Keys of an entry that say where its rows are."""
 
 Names = TypeVar("Names", "Columns", "Tags")
 
@@ -83,22 +81,6 @@ DEFAULT_TAGS: Mapping[Formatting, Tags] = {
 }
 
 _LATER_COLUMNS = ("images", "videos", "audios")
-_KEYS: Mapping[str, type] = {
-    "hf_hub_url": str,
-    "ms_hub_url": str,
-    "om_hub_url": str,
-    "script_url": str,
-    "cloud_file_name": str,
-    "file_name": str,
-    "subset": str,
-    "folder": str,
-    "formatting": str,
-    "ranking": bool,
-    "num_samples": int,
-    "split": str,
-    "columns": Mapping,
-    "tags": Mapping,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,10 +162,10 @@ def parse_entry(name: str, raw: object, place: str) -> DatasetEntry:
     where = f"{place}, data set {name!r}"
     if not isinstance(raw, Mapping):
         raise DataError(f"{where}: expected an object with file_name, columns ..., found {type(raw).__name__}")
-    problems = _unknown_keys(raw, tuple(_KEYS))
+    problems = _unknown_keys(raw, tuple(KEY_TYPES))
     problems += [
         f"{key} is {raw[key]!r}; expected {_type_name(expected)}"
-        for key, expected in _KEYS.items()
+        for key, expected in KEY_TYPES.items()
         if raw.get(key) is not None and not _has_type(raw[key], expected)
     ]
     if problems:

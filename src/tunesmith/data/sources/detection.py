@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tunesmith.data.sources.dataset_spec import Formatting
+from tunesmith.config.catalogue import Formatting
 from tunesmith.errors import DataError
 
 _LISTS_OF_TURNS = ("messages", "conversations")

@@ -112,7 +112,17 @@ def test_names_are_looked_up_in_the_catalogue(problems):
 def test_inline_entries_and_paths_are_names_too(folder, problems):
     (folder / "rows.jsonl").touch()
     (folder / "data" / "more.jsonl").touch()
+    (folder / "data" / "a.json").touch()
     assert problems(dataset="mine,rows.jsonl,more.jsonl", dataset_info={"mine": {"file_name": "a.json"}}) == []
+
+
+def test_files_of_entries_are_looked_up_in_the_folder_of_the_catalogue(folder, problems):
+    (folder / "here.json").touch()
+    (found,) = problems(dataset="mine", dataset_info={"mine": {"file_name": "here.json"}})
+    assert found == "dataset_info: `dataset` has 'mine', whose file_name is 'here.json': data/here.json is not there."
+    (folder / "data" / "identity.json").unlink()
+    (found,) = problems(eval_dataset="identity", dataset="alpaca_en")
+    assert found.startswith("eval_dataset: `eval_dataset` has 'identity', whose file_name is 'identity.json'")
 
 
 def test_a_missing_or_broken_catalogue_is_said(folder, problems):

@@ -42,6 +42,8 @@ def test_loop_controls_and_namespaces_work():
         "{{ raise_exception('no') }}",
         "{{ 'a' + none }}",
         "{{ nothing.at_all }}",
+        "{{ 1 // (messages | length - 1) }}",
+        "{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}",
     ],
 )
 def test_what_a_template_may_not_or_cannot_do_refuses_the_row(source):

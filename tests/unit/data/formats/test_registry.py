@@ -3,9 +3,9 @@ from typing import get_args
 import pytest
 
 from tests.unit.data.formats.specs import spec_of
+from tunesmith.config.catalogue import Formatting
 from tunesmith.data.formats import FORMATS, build_format
-from tunesmith.data.records import Preference
-from tunesmith.data.sources.dataset_spec import Formatting
+from tunesmith.data.records import Dropped, Preference
 from tunesmith.errors import DataError
 
 
@@ -38,3 +38,11 @@ def test_rows_show_themselves_that_they_are_pairs():
 def test_rankings_are_refused():
     with pytest.raises(DataError, match="'toy' holds rankings"):
         build_format(spec_of("sharegpt", ranking=True), "sft")
+
+
+def test_a_row_that_is_nested_without_end_is_dropped_like_any_other():
+    inner = []
+    for _ in range(100_000):
+        inner = [inner]
+    dropped = build_format(spec_of("alpaca"), "sft")({"instruction": "Q", "output": inner})
+    assert dropped == Dropped("wrong type", "the values are nested too deeply")

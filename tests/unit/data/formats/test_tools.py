@@ -1,3 +1,5 @@
+from datetime import date
+
 import pytest
 
 from tunesmith.data.formats.fields import UnusableRowError
@@ -36,7 +38,14 @@ def test_an_empty_list_of_calls_is_malformed():
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"), [("{", "tool text is not JSON"), ("3", "wrong type"), ("[3]", "wrong type")]
+    ("text", "reason"),
+    [
+        ("{", "tool text is not JSON"),
+        ("9" * 5000, "tool text is not JSON"),
+        ("3", "wrong type"),
+        ("[3]", "wrong type"),
+        ([{"name": "f", "since": date(2024, 1, 1)}], "wrong type"),
+    ],
 )
 def test_tools_of_another_shape_are_refused(text, reason):
     with pytest.raises(UnusableRowError, match=reason):

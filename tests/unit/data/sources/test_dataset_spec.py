@@ -1,11 +1,26 @@
+from dataclasses import fields
+
 import pytest
 
-from tunesmith.data.sources.dataset_spec import DEFAULT_TAGS, Columns, complete_columns, complete_tags, parse_entry
+from tunesmith.config.catalogue import COLUMN_KEYS, TAG_KEYS
+from tunesmith.data.sources.dataset_spec import (
+    DEFAULT_TAGS,
+    Columns,
+    Tags,
+    complete_columns,
+    complete_tags,
+    parse_entry,
+)
 from tunesmith.errors import DataError
 
 
 def parse(**entry):
     return parse_entry("toy", entry, "info.json")
+
+
+def test_a_configuration_may_name_every_column_and_tag_that_rows_are_read_by():
+    assert {field.name for field in fields(Columns)} | {"images", "videos", "audios"} == set(COLUMN_KEYS)
+    assert {field.name for field in fields(Tags)} == set(TAG_KEYS)
 
 
 def test_a_format_has_defaults_for_what_an_entry_does_not_name():

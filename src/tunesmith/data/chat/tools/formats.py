@@ -7,6 +7,10 @@ from typing import Any
 
 from tunesmith.data.records import ToolCall
 
+NOT_JSON = (ValueError, RecursionError)
+"""What reading JSON that a model wrote raises: for text that is none, for numbers of thousands of digits, for endless
+brackets."""
+
 
 @dataclass(frozen=True, slots=True)
 class ParsedAnswer:
@@ -80,7 +84,7 @@ def parse_json(text: str) -> Any:
     """Return the value of a JSON text, or nothing where it is not JSON."""
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except NOT_JSON:
         return None
 
 
@@ -104,6 +108,6 @@ def read_value(text: str, schema: object) -> Any:
         return text
     try:
         value = json.loads(text)
-    except json.JSONDecodeError:
+    except NOT_JSON:
         return text
     return text if isinstance(value, str) else value

@@ -7,6 +7,7 @@ from typing import Any
 from tunesmith.data.chat.tools.formats import (
     EACH_CALL,
     JSON_ARGUMENTS,
+    NOT_JSON,
     ParsedAnswer,
     ToolFormat,
     ToolSchemas,
@@ -42,7 +43,7 @@ def _parse_default(text: str, tools: ToolSchemas) -> ParsedAnswer | None:
             return None
         try:
             arguments, position = _DECODER.raw_decode(text, action.end())
-        except json.JSONDecodeError:
+        except NOT_JSON:
             return None
         calls.append(build_call(action[1], arguments))
     if text[position:].strip():

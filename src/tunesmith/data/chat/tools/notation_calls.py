@@ -6,7 +6,15 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tunesmith.data.chat.tools.formats import EACH_CALL, ParsedAnswer, ToolFormat, ToolSchemas, build_answer, build_call
+from tunesmith.data.chat.tools.formats import (
+    EACH_CALL,
+    NOT_JSON,
+    ParsedAnswer,
+    ToolFormat,
+    ToolSchemas,
+    build_answer,
+    build_call,
+)
 from tunesmith.data.records import ToolCall
 
 # --- lfm2 -------------------------------------------------------------------------------------------------------------
@@ -23,7 +31,7 @@ def _parse_lfm2(text: str, tools: ToolSchemas) -> ParsedAnswer | None:
         body = ast.parse(found[1].strip(), mode="eval").body
         nodes: Sequence[ast.expr] = body.elts if isinstance(body, ast.List) else [body]
         calls = [_python_call(node) for node in nodes]
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, TypeError, *NOT_JSON):  # sets and bytes are literals of Python, and not of JSON
         return None
     return build_answer((text[: found.start()] + text[found.end() :]).removesuffix("\n"), calls)
 
@@ -150,7 +158,7 @@ def _parse_gemma4(text: str, tools: ToolSchemas) -> ParsedAnswer | None:
             closed = reader.take("{")
             calls.append(build_call(call[1], reader.read_object() if closed else None))
             closed = reader.take("<tool_call|>")
-        except ValueError:  # a wrong number is one of these too
+        except NOT_JSON:
             return None
         if not closed:
             return None
