@@ -7,7 +7,7 @@ so that the raw files may be gone. What is asked for must be what was made: anyt
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from tunesmith import __version__
 from tunesmith.config import RunConfig
 from tunesmith.data.account import Tally
 from tunesmith.data.fingerprint import tokenizer_fingerprint
+from tunesmith.data.formats.bad_rows import check_counted
 from tunesmith.data.loading.encoded import DamagedFileError, EncodedRows
 from tunesmith.data.preparation import Preparation
 from tunesmith.data.prepared import PreparedSet
 from tunesmith.data.sources import Columns, DatasetSpec, Tags
+from tunesmith.data.sources.dataset_spec import BadRowPolicy
 from tunesmith.data.tokenization import EncodingOptions
 from tunesmith.errors import DataError
 from tunesmith.runtime.files import file_digest, write_json_atomic
@@ -27,9 +29,11 @@ logger = logging.getLogger(__name__)
 
 LIST_FILE = "prepared.json"
 _FORMAT = 1
-_SETTINGS = ("dataset", "eval_dataset", "max_samples", "row_variables", "stringify_values", "bad_rows",
-             "turn_order_policy")  # fmt: skip
-"""What decides the rows besides the options of encoding, the template and the tokenizer."""
+_SETTINGS = ("dataset", "eval_dataset", "max_samples", "row_variables", "stringify_values", "turn_order_policy")
+"""What decides the rows besides the options of encoding, the template and the tokenizer.
+
+`bad_rows` does not: rows are the same for runs that stop for some, which is asked when they are loaded.
+"""
 
 _SHOWN_LENGTH = 60
 
@@ -42,11 +46,13 @@ class TokenizedFolder:
         path: The folder.
         settings: What the rows depend on, see `describe_settings`.
         seed: Of the run; matters to data sets of which rows are drawn.
+        bad_rows: What becomes of rows that are not what their data set says.
     """
 
     path: Path
     settings: Mapping[str, Any]
     seed: int
+    bad_rows: BadRowPolicy
 
     @property
     def is_written(self) -> bool:
@@ -94,7 +100,8 @@ class TokenizedFolder:
         """Return the data sets that the folder holds.
 
         Raises:
-            DataError: They were made with other settings or of other files, or a file is damaged.
+            DataError: They were made with other settings or of other files, a file is damaged, or rows were left out
+                for which this run stops.
         """
         content = self._read()
         drawn = {"seed": self.seed} if any(entry["seed"] is not None for entry in content["sets"]) else {}
@@ -103,10 +110,11 @@ class TokenizedFolder:
         sets: list[PreparedSet] = []
         first_row_id = 0
         for entry in content["sets"]:
-            spec = _build_spec(entry["spec"])
+            spec = replace(_build_spec(entry["spec"]), bad_rows=self.bad_rows)
             self._check_files(spec, entry["digests"])
             rows = self._open(entry["rows"])
             tally = Tally(**rows.metadata["tally"])
+            check_counted(tally.shown, spec)
             sets.append(PreparedSet(spec, entry["role"], rows, tally, first_row_id))
             first_row_id += tally.read
             logger.info("Data set %s: %s rows taken from %s.", spec.name, f"{len(rows):,}", rows.path)
@@ -196,6 +204,7 @@ def obtain_sets(preparation: Preparation) -> tuple[PreparedSet, ...]:
             None if template is None else template.fingerprint,
         ),
         config.training.seed,
+        config.data.bad_rows,
     )
     if folder.is_written and not config.loading.overwrite_cache:
         return folder.load()

@@ -17,7 +17,7 @@ def folder(tmp_path):
 
 
 def run_in(folder, **settings):
-    return small_run(folder, "sums", tokenized_path=str(folder / "made"), **settings)
+    return small_run(folder, "sums", **{"tokenized_path": str(folder / "made"), "bad_rows": "skip", **settings})
 
 
 def ids_of(data):
@@ -38,7 +38,7 @@ def test_an_empty_folder_is_filled_and_then_used_without_the_raw_files(folder):
 def test_a_moved_folder_is_as_good(folder, tmp_path):
     made = run_in(folder).prepare()
     shutil.move(folder / "made", folder / "elsewhere")
-    used = small_run(folder, "sums", tokenized_path=str(folder / "elsewhere")).prepare()
+    used = run_in(folder, tokenized_path=str(folder / "elsewhere")).prepare()
     assert ids_of(used) == ids_of(made)
 
 
@@ -58,6 +58,18 @@ def test_other_settings_are_refused_with_the_difference(folder, settings, differ
     run_in(folder).prepare()
     with pytest.raises(DataError, match=f"was prepared with other settings:\n  {difference}"):
         run_in(folder, **settings).prepare()
+
+
+def test_what_was_prepared_to_look_at_all_rows_serves_a_run_that_stops_for_bad_ones(folder):
+    (folder / "dataset_info.json").write_text('{"sums": {"file_name": "sums.jsonl", "split": "train[:6]"}}')
+    made = run_in(folder, bad_rows="skip").prepare()
+    assert ids_of(run_in(folder, bad_rows="error").prepare()) == ids_of(made)
+
+
+def test_a_run_stops_for_bad_rows_that_were_left_out_when_they_were_prepared(folder):
+    run_in(folder, bad_rows="skip").prepare()
+    with pytest.raises(DataError, match=r"no answer: sums\.jsonl row 7: column 'output' is missing"):
+        run_in(folder, bad_rows="error").prepare()
 
 
 def test_another_tokenizer_is_refused(folder):
