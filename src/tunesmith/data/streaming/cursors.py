@@ -51,7 +51,7 @@ def read_shard(shard: Shard, position: Position | None = None) -> Iterator[Place
         DataError: The file cannot be read, or a row is malformed; the message says where.
     """
     position = position or Position(shard.start)
-    rows = _guarded(shard, _READERS[shard.unit](shard, position.place))
+    rows = _guarded(shard, position.place, _READERS[shard.unit](shard, position.place))
     for number, (place, values, next_place) in enumerate(rows, start=position.number):
         if number % shard.num_shares == shard.share:
             yield PlacedRow(place, values, next_place, number + 1)
@@ -232,15 +232,23 @@ _READERS: Mapping[Unit, Callable[[Shard, int], _Raw]] = {
 }
 
 
-def _guarded(shard: Shard, rows: _Raw) -> _Raw:
+def _guarded(shard: Shard, start: int, rows: _Raw) -> _Raw:
+    place = start
     try:
-        yield from rows
+        for row in rows:
+            place = row[2]
+            yield row
     except UnicodeDecodeError as error:
-        raise DataError(f"{shard.file}: not UTF-8 text: {error.reason}. Save it as UTF-8.") from error
+        where = describe_place(shard.file, shard.unit, place)
+        raise DataError(
+            f"{shard.file}: {where} or after it: not UTF-8 text: {error.reason}. Save it as UTF-8."
+        ) from error
     except pa.ArrowException as error:
-        raise DataError(f"{shard.file}: not a readable file: {error}") from error
-    except damage_errors(shard.file) as error:
-        raise DataError(f"{shard.file} cannot be read: {error}") from error
+        where = describe_place(shard.file, shard.unit, place)
+        raise DataError(f"{shard.file}: {where} or after it: not a readable file: {error}") from error
+    except damage_errors(shard.file) as error:  # so that its lines cannot be counted
+        unit = "row" if shard.unit == "groups" else "byte"
+        raise DataError(f"{shard.file} cannot be read after {unit} {place:,}: {error}") from error
 
 
 def _malformed(shard: Shard, place: int, message: str) -> DataError:
