@@ -73,9 +73,12 @@ def _list(words: list[str]) -> int:
 def _show(words: list[str]) -> int:
     switches, places = take_switches(words, ["--marks"])
     (name,) = _expect(places, 1, "show NAME")
-    from tunesmith.data.chat.catalog import find_entry
+    from tunesmith.data.chat.catalog import find_entry, template_names
 
     entry = find_entry(name)
+    hint = render_suggestion(name, template_names())
+    if entry is None and hint and "/" not in name and not Path(name).exists():
+        raise TemplateError(f"{name!r} is no template of ours and no folder.{hint}")
     if entry is not None:
         output.show_text(entry.marked_source if switches else entry.source)
         return 0

@@ -26,6 +26,11 @@ def test_a_template_of_ours_is_shown_with_and_without_marks(capsys):
     assert capsys.readouterr().out == find_entry("qwen3").marked_source + "\n"
 
 
+def test_a_misspelt_name_is_not_looked_for_on_a_hub(capsys):
+    assert main(["template", "show", "qwen9"]) == 3
+    assert "'qwen9' is no template of ours and no folder. Did you mean `qwen" in capsys.readouterr().err
+
+
 def test_the_template_of_a_tokenizer_is_shown(capsys, tmp_path):
     model = str(save_toy_model(tmp_path / "model"))
     assert main(["template", "show", model]) == 0
