@@ -6,20 +6,21 @@ so that the raw files may be gone. What is asked for must be what was made: anyt
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tunesmith import __version__
 from tunesmith.config import RunConfig
+from tunesmith.config.catalogue import KEY_TYPES, is_on_hub
 from tunesmith.data.account import Tally
 from tunesmith.data.fingerprint import tokenizer_fingerprint
 from tunesmith.data.formats.bad_rows import check_counted
 from tunesmith.data.loading.encoded import DamagedFileError, EncodedRows
 from tunesmith.data.preparation import Preparation
 from tunesmith.data.prepared import PreparedSet
-from tunesmith.data.sources import Columns, DatasetSpec, Tags
+from tunesmith.data.sources import Columns, DatasetSpec, Tags, load_catalog
 from tunesmith.data.sources.dataset_spec import BadRowPolicy
 from tunesmith.data.tokenization import EncodingOptions
 from tunesmith.errors import DataError
@@ -177,12 +178,25 @@ def describe_settings(
     settings = {key: config.value(key) for key in _SETTINGS}
     values = {
         **settings,
+        **dict(_describe_entries(config)),
         **asdict(options),
         "the chat template": template_fingerprint,
         "the tokenizer": tokenizer_digest,
     }
     described: dict[str, Any] = json.loads(json.dumps(values, default=str))
     return described
+
+
+def _describe_entries(config: RunConfig) -> Iterator[tuple[str, Any]]:
+    """Yield how the catalogue describes the data sets, as far as it is at hand: it says which columns are read."""
+    data = config.data
+    listed: Mapping[str, Any] = data.dataset_info or {}
+    if not is_on_hub(data.dataset_dir):
+        listed = {name: entry.values for name, entry in load_catalog(data).entries.items()}
+    for name in (*data.dataset, *data.eval_dataset):
+        entry = listed.get(name)
+        if isinstance(entry, Mapping):
+            yield from ((f"dataset_info.{name}.{key}", entry.get(key)) for key in KEY_TYPES)
 
 
 def obtain_sets(preparation: Preparation) -> tuple[PreparedSet, ...]:

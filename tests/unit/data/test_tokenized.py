@@ -72,6 +72,13 @@ def test_a_run_stops_for_bad_rows_that_were_left_out_when_they_were_prepared(fol
         run_in(folder, bad_rows="error").prepare()
 
 
+def test_other_columns_are_refused_where_the_catalogue_is_at_hand(folder):
+    run_in(folder).prepare()
+    (folder / "dataset_info.json").write_text('{"sums": {"file_name": "sums.jsonl", "columns": {"response": "input"}}}')
+    with pytest.raises(DataError, match=r'dataset_info.sums.columns was null and is \{"response": "input"\}'):
+        run_in(folder).prepare()
+
+
 def test_another_tokenizer_is_refused(folder):
     run_in(folder).prepare()
     other = run_in(folder)
