@@ -189,7 +189,8 @@ def _with_a_token_budget(config: "RunConfig") -> Iterator[Unused]:
 
 def _without_conversations(config: "RunConfig") -> Iterator[Unused]:
     if config.objective.stage == "pt":
-        yield ("template",), "plain text (`stage: pt`) is learnt as it is"
+        keys = ("template", "enable_thinking", "turn_order_policy")
+        yield keys, "plain text (`stage: pt`) is learnt as it is"
 
 
 def _without_preferences(config: "RunConfig") -> Iterator[Unused]:

@@ -88,8 +88,11 @@ def test_a_plain_run_needs_no_notes(load):
             "`warmup_ratio: 0.1` is not used: `lr_scheduler_type: greedy` has no warm-up.",
         ),
         (
-            {"stage": "pt", "template": "qwen"},
-            "`template: qwen` is not used: plain text (`stage: pt`) is learnt as it is.",
+            {"stage": "pt", "template": "qwen", "enable_thinking": False, "turn_order_policy": "skip"},
+            (
+                "`template: qwen`, `enable_thinking: false`, `turn_order_policy: skip` are not used: plain text "
+                "(`stage: pt`) is learnt as it is."
+            ),
         ),
         (
             {"metric_for_best_model": "eval_loss", "greater_is_better": False},
