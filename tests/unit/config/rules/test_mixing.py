@@ -8,7 +8,7 @@ BASE = {
     "output_dir": "out",
     "dataset": "a,b",
     "do_train": True,
-    "dataset_info": {name: {"file_name": "identity.json"} for name in "abc"},
+    "dataset_info": {name: {"hf_hub_url": f"owner/{name}"} for name in "abc"},
 }
 
 
