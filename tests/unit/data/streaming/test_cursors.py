@@ -52,7 +52,7 @@ def test_a_record_over_several_lines_is_one_row(tmp_path):
         ("a.txt", b"a\n\xff\n", r"a\.txt: line 2: not UTF-8 text"),
         ("a.csv", b"text,more\na,b\nc\n", r"a\.csv: line 3: expected 2 fields, found 1"),
         ("a.csv", b'text\n"a"b\n', r"a\.csv: line 2: not valid CSV"),
-        ("a.csv", b"text\n\xff\n", r"a\.csv: line 2 or after it: not UTF-8 text"),
+        ("a.csv", b"text\na\n\xff\n", r"a\.csv: line 3 or after it: not UTF-8 text"),
         ("a.json", b'[{"text": "a"},\n{"text": }]', r"a\.json: not valid JSON at line 2"),
         ("a.json", b'[{"text": "a"},\n[1]]', r"a\.json: line 2: expected an object, found list"),
     ],
