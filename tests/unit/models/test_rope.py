@@ -1,5 +1,7 @@
 """Stretching rotary positions."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
@@ -96,7 +98,7 @@ def test_what_a_kind_does_not_take_is_refused(scaling, words):
         apply_rope_scaling(tiny_model("llama").config, scaling, 1024)
 
 
-def test_an_adapter_brings_the_positions_it_was_trained_under(tmp_path):
+def test_an_adapter_brings_the_positions_it_was_trained_under(tmp_path, caplog):
     from tests.tiny.runs import tiny_run, write_dataset, write_model
     from tunesmith.config import load_config
     from tunesmith.models import load_model, load_tokenizer
@@ -116,6 +118,12 @@ def test_an_adapter_brings_the_positions_it_was_trained_under(tmp_path):
     with torch.no_grad():
         expected = trained.eval()(input_ids=ids).logits
         torch.testing.assert_close(loaded.model(input_ids=ids).logits, expected, atol=1e-4, rtol=1e-4)
+
+    caplog.set_level("INFO", logger="tunesmith")
+    asking = replace(config, model=replace(config.model, rope_scaling="linear"))
+    again = load_model(asking, load_tokenizer(config.model), is_trainable=False).model
+    assert again.config.rope_parameters["rope_type"] == "yarn"
+    assert "rope_scaling is not used: rotary positions as the adapter was trained" in caplog.text
 
     goes_on = {"adapter_name_or_path": str(tmp_path / "out"), "output_dir": str(tmp_path / "second")}
     settings = {"max_steps": 1, "num_train_epochs": None, "save_strategy": "no", **goes_on}

@@ -12,7 +12,7 @@ def find_adapted_rows(folders: Sequence[str], ends: Sequence[str]) -> int | None
     """Return the rows of the embedding or head in saved adapters, `None` where none of them changes either.
 
     Whole trained copies have a shape [rows, width], LoRA's factors [rank, rows] on an embedding and [rows, rank] on a
-    head.
+    head. What other methods keep beside an end, such as the few rows of `trainable_tokens`, says nothing of its size.
 
     Args:
         folders: Of the adapters.
@@ -30,11 +30,13 @@ def _rows_of(file: Path, ends: Sequence[str]) -> list[int]:
         with safe_open(file, framework="pt") as weights:
             for name in weights.keys():  # noqa: SIM118 - not a mapping
                 parts = name.split(".")
-                if not set(ends) & set(parts) or "lora_A" in parts:
+                is_of_embedding = parts[-1] == "lora_embedding_A"
+                has_rows = is_of_embedding or (parts[-1] == "weight" and "lora_A" not in parts)
+                if not set(ends) & set(parts) or not has_rows:
                     continue
                 shape = weights.get_slice(name).get_shape()
-                if len(shape) == 2 and "lora_embedding_B" not in parts:
-                    rows.append(int(shape[1] if "lora_embedding_A" in parts else shape[0]))
+                if len(shape) == 2:
+                    rows.append(int(shape[1] if is_of_embedding else shape[0]))
     except SafetensorError:  # the loader says what is wrong with the file
         return []
     return rows

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Literal
 
 import torch
@@ -50,7 +51,9 @@ def fit_vocabulary(
     if wanted != present:
         _resize(model, present, wanted)
     vocabulary = tokenizer.get_vocab()
-    fresh = {token: vocabulary[token] for token in new.all if token in vocabulary and token not in known}
+    asked = {token for token in new.all if token not in known}
+    fresh = {token: row for token, row in vocabulary.items() if row >= present or token in asked}
+    fresh = dict(sorted(fresh.items(), key=itemgetter(1)))  # noise is drawn in this order, the same in every process
     for end in _ends(model):
         _begin_rows(end.weight, fresh, new.descriptions, tokenizer, beginning)
     if wanted == present and not fresh:

@@ -1,5 +1,5 @@
 import pytest
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, TrainableTokensConfig, get_peft_model
 
 from tests.tiny.models import tiny_model
 from tunesmith.config import AdapterConfig
@@ -22,6 +22,13 @@ def test_rows_are_read_from_the_shapes_of_what_was_saved(tmp_path, settings, exp
         tmp_path, save_embedding_layers=False
     )
     assert find_adapted_rows([str(tmp_path)], ENDS) == expected
+
+
+def test_a_few_trained_rows_do_not_say_how_many_there_are(tmp_path):
+    settings = TrainableTokensConfig(token_indices=[5, 9, 200], target_modules=["embed_tokens"])
+    get_peft_model(tiny_model(), settings).save_pretrained(tmp_path)
+    assert (tmp_path / "adapter_model.safetensors").is_file()
+    assert find_adapted_rows([str(tmp_path)], ENDS) is None
 
 
 def test_what_is_not_there_or_damaged_has_no_rows(tmp_path):

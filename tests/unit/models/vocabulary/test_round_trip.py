@@ -148,8 +148,12 @@ def test_an_adapter_without_rows_cannot_go_on_with_new_tokens(with_adapter):
         again(place, add_special_tokens=["<|a|>"])
 
 
-def test_an_adapter_goes_on_with_the_tokens_that_it_was_trained_with(with_adapter):
+@pytest.mark.parametrize("has_tokenizer", [True, False])
+def test_an_adapter_goes_on_with_the_tokens_that_it_was_trained_with(with_adapter, has_tokenizer):
     place = with_adapter(add_special_tokens=["<|a|>"])
+    if not has_tokenizer:
+        for file in (place / "out").glob("tokenizer*"):
+            file.unlink()
     trained = again(place, add_special_tokens=["<|a|>"]).trainer.model
     assert trained.get_base_model().config.vocab_size == 448
 

@@ -5,7 +5,7 @@ from tests.tiny.models import tiny_model
 from tests.tiny.tokenizers import byte_level_tokenizer
 from tunesmith.config.model import ModelConfig
 from tunesmith.errors import ModelError
-from tunesmith.models.vocabulary import add_new_tokens, check_vocabulary, fit_vocabulary, read_new_tokens
+from tunesmith.models.vocabulary import NewTokens, add_new_tokens, check_vocabulary, fit_vocabulary, read_new_tokens
 
 MEANINGS = {"<|a|>": "Paris", "<|b|>": ""}
 
@@ -72,6 +72,16 @@ def test_new_tokens_in_rows_that_are_there_already_begin_anew():
     assert note == "vocabulary: 2 new tokens, 448 -> 448 rows, shared by embedding and head"
     weight = model.get_input_embeddings().weight
     torch.testing.assert_close(weight[420], weight[:420].mean(dim=0))
+
+
+def test_tokens_that_came_with_the_tokenizer_begin_anew_too():
+    model = tiny_model(vocab_size=400)
+    torch.manual_seed(0)
+    note = fit_vocabulary(model, byte_level_tokenizer(), NewTokens(), {}, "noise_init")
+    assert note == "vocabulary: 20 new tokens, 400 -> 448 rows, shared by embedding and head"
+    weight = model.get_input_embeddings().weight
+    assert (weight[400] - weight[419]).abs().max() > 0.1
+    torch.testing.assert_close(weight[420], weight[:400].mean(dim=0))  # padding
 
 
 def test_nothing_new_is_nothing_done():
