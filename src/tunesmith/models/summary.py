@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import prod
+from typing import Any
 
 import torch
 from torch import nn
@@ -59,16 +61,23 @@ def summarize_parameters(model: nn.Module) -> ParameterSummary:
     dtypes: dict[str, set[str]] = {}
     head = find_base_model(model).get_output_embeddings()
     heads = {id(parameter) for parameter in head.parameters()} if head is not None else set()
+    packed = _count_packed(model)
     for name, parameter in model.named_parameters():  # yields shared weights once
         group = _group_of(name, is_head=id(parameter) in heads)
         trainable, total = counts.setdefault(group, [0, 0])
-        size = _num_weights(parameter)
+        size = packed.get(id(parameter)) or _num_weights(parameter)
         counts[group] = [trainable + size * parameter.requires_grad, total + size]
         dtypes.setdefault(group, set()).add(_short(parameter.dtype))
     order = sorted(counts, key=_ORDER.index)
     return ParameterSummary(
         tuple(GroupSummary(group, counts[group][0], counts[group][1], tuple(sorted(dtypes[group]))) for group in order)
     )
+
+
+def _count_packed(model: nn.Module) -> dict[int, int]:
+    """Return the weights that HQQ's parameters stand for, by identity: only their layers know how many."""
+    layers: list[Any] = [module for module in model.modules() if type(module).__name__ == "HQQLinear"]
+    return {id(layer.W_q): prod(layer.meta["shape"]) for layer in layers}
 
 
 def _num_weights(parameter: nn.Parameter) -> int:

@@ -1,9 +1,11 @@
 """Counting parameters."""
 
 import pytest
+import torch
 from peft import IA3Config, LoraConfig, OFTConfig, PromptTuningConfig, get_peft_model
 
 from tests.tiny.models import tiny_model
+from tunesmith.models.quantization.hqq import compress_linears
 from tunesmith.models.summary import list_parameter_status, summarize_parameters
 
 
@@ -13,6 +15,15 @@ def test_groups_add_up_and_shared_weights_count_once():
     # per layer: q and o 32x32, k and v 32x16; three 32x64; two norms of 32; and one norm at the end
     assert counts == {"embeddings": 420 * 32, "attention": 2 * 3072, "mlp": 2 * 6144, "norms": 5 * 32}
     assert summary.total == summary.trainable == 420 * 32 + 2 * 3072 + 2 * 6144 + 160
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_packed_weights_count_as_what_they_stand_for(bits):
+    pytest.importorskip("hqq")
+    model = tiny_model("llama")
+    before = {group.group: group.total for group in summarize_parameters(model).groups}
+    compress_linears(model, bits=bits, compute_dtype=torch.float32, device="cpu")
+    assert {group.group: group.total for group in summarize_parameters(model).groups} == before
 
 
 def test_untied_head_has_its_own_row():
