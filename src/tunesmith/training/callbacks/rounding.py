@@ -5,6 +5,7 @@ from typing import Any
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from tunesmith.errors import ConfigError
 from tunesmith.models.quantization.qat import CompressionScheme, start_rounding
 
 
@@ -20,7 +21,16 @@ class StartRounding(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **options: Any
     ) -> None:
-        """Begin at once where that is asked for, or where a resumed run had begun."""
+        """Begin at once where that is asked for, or where a resumed run had begun.
+
+        Raises:
+            ConfigError: The run is over before it would begin.
+        """
+        if self._first_step >= state.max_steps:
+            raise ConfigError(
+                f"qat_start_step is {self._first_step}, and the run has {state.max_steps} steps, so nothing would be "
+                "rounded. Give an earlier step."
+            )
         self._start(state)
 
     def on_step_begin(

@@ -9,6 +9,7 @@ from torch.optim import Optimizer
 
 from tunesmith.config.training import TrainingConfig
 from tunesmith.errors import ModelError
+from tunesmith.models.adapters.modules import find_layers
 from tunesmith.models.heads import find_base_model
 from tunesmith.models.patches.quiet_badam import log_instead_of_printing
 from tunesmith.runtime.optional import require
@@ -23,7 +24,8 @@ def build_badam(model: nn.Module, settings: TrainingConfig, groups: Groups) -> O
     """Build the optimizer over all trained parameters.
 
     Raises:
-        ModelError: There are several processes, among which the package does not agree on a block.
+        ModelError: There are several processes, among which the package does not agree on a block; or it does not find
+            the layers of this family, or the first block that is asked for.
     """
     package: Any = require("badam", "badam", "train with BAdam")
     log_instead_of_printing()
@@ -47,6 +49,7 @@ def build_badam(model: nn.Module, settings: TrainingConfig, groups: Groups) -> O
             include_lm_head=is_tied,  # there is none to freeze beside the embedding, which is frozen
         )
         return ratio
+    _check_blocks(model, settings.badam_start_block)
     adam = torch.optim.AdamW(
         groups,
         lr=settings.learning_rate,
@@ -64,6 +67,18 @@ def build_badam(model: nn.Module, settings: TrainingConfig, groups: Groups) -> O
         verbose=settings.badam_verbose,
     )
     return layers
+
+
+def _check_blocks(model: nn.Module, start: int | None) -> None:
+    """Refuse what the package would fail on: it finds layers by their name."""
+    name, layers = find_layers(find_base_model(model))
+    if name.rpartition(".")[2] != "layers":
+        raise ModelError(
+            f"use_badam: the package looks for layers by the name `layers`, and this family calls them {name}. Set "
+            "badam_mode: ratio, or use use_galore or use_apollo."
+        )
+    if start is not None and start >= len(layers):
+        raise ModelError(f"badam_start_block: {start}, but the blocks are 0 to {len(layers) - 1}.")
 
 
 def shorten_sparse(parameters: Iterable[nn.Parameter], max_norm: float) -> torch.Tensor:

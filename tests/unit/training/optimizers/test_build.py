@@ -98,6 +98,22 @@ def test_badam_trains_one_block_at_a_time(place, tmp_path, settings, capsys):
     assert "trainable" not in capsys.readouterr().out  # the package prints; here it is logged
 
 
+def test_badam_names_a_block_that_is_not_there(place, tmp_path):
+    pytest.importorskip("badam")
+    with pytest.raises(ModelError, match="badam_start_block: 2, but the blocks are 0 to 1"):
+        run(place, tmp_path / "out", use_badam=True, badam_start_block=2)
+
+
+def test_badam_does_not_know_every_family(place):
+    pytest.importorskip("badam")
+    from tests.tiny.models import tiny_model
+    from tunesmith.training.optimizers.blockwise import build_badam
+
+    model = tiny_model("gpt2", n_embd=32, n_head=4, n_layer=2)
+    with pytest.raises(ModelError, match=r"this family calls them transformer\.h\. Set badam_mode: ratio"):
+        build_badam(model, tiny_run(place, **FULL, use_badam=True).training, [])
+
+
 def test_grokadamw_takes_steps(place, tmp_path):
     pytest.importorskip("grokadamw")
     trained, start = weights_of(run(place, tmp_path / "out", save_strategy="no", optim="grokadamw")), run_start(place)
