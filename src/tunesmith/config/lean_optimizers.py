@@ -82,7 +82,9 @@ class LeanOptimizerSettings:
     """Limit the growth of an update's length before it is scaled rather than after."""
 
     use_badam: bool = False
-    """Train one block of layers after the other, with Adam (BAdam): optimizer memory for one block only."""
+    """Train one block of layers after the other, with Adam (BAdam): optimizer memory for one block only.
+
+    Embedding and output head stay as they are."""
 
     badam_mode: Literal["layer", "ratio"] = "layer"
     """Blocks are whole layers, or a share of the weights of every matrix."""

@@ -230,8 +230,18 @@ def _without_tokens(config: "RunConfig") -> Iterator[Unused]:
 
 
 def _without_quantization(config: "RunConfig") -> Iterator[Unused]:
-    if config.quantization.quantization_bit is None:
+    quantization = config.quantization
+    if quantization.quantization_bit is None:
         yield QUANTIZATION_DETAILS, "weights are compressed only with `quantization_bit`"
+    elif (quantization.quantization_method, quantization.quantization_bit) != ("bnb", 4):
+        keys = ["double_quantization"] + (["quantization_type"] if quantization.quantization_type == "nf4" else [])
+        yield keys, "only the 4 bits of bitsandbytes have such a choice"
+
+
+def _without_new_tokens(config: "RunConfig") -> Iterator[Unused]:
+    model = config.model
+    if not (model.add_tokens or model.add_special_tokens or model.new_special_tokens_config or model.resize_vocab):
+        yield ("init_special_tokens",), "no tokens are added"
 
 
 def _with_an_old_adapter(config: "RunConfig") -> Iterator[Unused]:
@@ -254,6 +264,7 @@ def _without_a_hub(config: "RunConfig") -> Iterator[Unused]:
 _UNUSED: tuple[Callable[["RunConfig"], Iterator[Unused]], ...] = (
     _without_a_hub,
     _without_a_mixture,
+    _without_new_tokens,
     _with_an_old_adapter,
     _without_quantization,
     _with_a_token_budget,

@@ -70,6 +70,14 @@ def test_a_plain_run_needs_no_notes(load):
             "`adam_beta1: 0.5`, `adam_epsilon: 1e-06` are not used: `optim: sgd` has no such parameters.",
         ),
         (
+            {"quantization_bit": 8, "quantization_type": "nf4", "double_quantization": True},
+            (
+                "`double_quantization: true`, `quantization_type: nf4` are not used: only the 4 bits of bitsandbytes "
+                "have such a choice."
+            ),
+        ),
+        ({"init_special_tokens": "mean_init"}, "`init_special_tokens: mean_init` is not used: no tokens are added."),
+        (
             {"optim": "schedule_free_adamw"},
             (
                 "`optim: schedule_free_adamw` does without a schedule, and `lr_scheduler_type: linear` lowers its "

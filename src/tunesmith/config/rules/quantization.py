@@ -87,6 +87,12 @@ def qat_learns_the_weights_it_rounds(question: Question) -> Iterator[Finding]:
             f"{question.cite('qat')} rounds exact weights while they are trained, and "
             f"{question.cite('quantization_bit')} has none; keep one of them.",
         )
+    if question.config.objective.stage == "rm":
+        yield Finding(
+            ("qat", "stage"),
+            f"{question.cite('qat')} is for models that `tunesmith export --quantize` compresses, which reward models "
+            "are not; remove it.",
+        )
     if adapter.finetuning_type not in ("full", "lora"):
         yield Finding(
             ("qat", "finetuning_type"),

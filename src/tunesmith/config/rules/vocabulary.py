@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from tunesmith.config.peft_methods import PEFT_METHODS
 from tunesmith.config.rules.registry import Finding, Question, rule
 
 _EMBEDDINGS = ("embed", "wte")
@@ -20,6 +21,9 @@ def new_tokens_are_said_once(question: Question) -> Iterator[Finding]:
             f"`add_tokens` and `add_special_tokens` both have '{both[0]}'; keep it in one of them: answers show the "
             "first kind and leave out the second.",
         )
+    for key in ("add_tokens", "add_special_tokens"):
+        if "" in question.config.value(key):
+            yield Finding((key,), f"`{key}` has an empty text; a token has at least one character.")
 
 
 @rule("train", "generate", "export")
@@ -46,7 +50,22 @@ def new_rows_are_trained(question: Question) -> Iterator[Finding]:
     """With frozen embeddings, new tokens would keep the meaning that chance gave them."""
     model, adapter = question.config.model, question.config.adapter
     adding = [key for key in ("add_tokens", "add_special_tokens", "new_special_tokens_config") if _is_given(model, key)]
-    if adapter.finetuning_type != "freeze" or not adding:
+    if not adding:
+        return
+    method = PEFT_METHODS.get(adapter.finetuning_type)
+    if method is not None and method.place in ("none", "embeddings"):
+        yield Finding(
+            (adding[0], "finetuning_type"),
+            f"{question.cite(adding[0])} adds tokens whose rows {question.cite('finetuning_type')} cannot train beside "
+            "what it trains; set `finetuning_type: lora`.",
+        )
+    if question.config.training.use_badam:
+        yield Finding(
+            (adding[0], "use_badam"),
+            f"{question.cite(adding[0])} adds tokens, and `use_badam: true` trains layers alone, not the rows of "
+            "tokens; use `use_galore` or `use_apollo`.",
+        )
+    if adapter.finetuning_type != "freeze":
         return
     if not any(part in name for name in adapter.freeze_extra_modules for part in _EMBEDDINGS):
         yield Finding(

@@ -81,6 +81,7 @@ def test_what_fits_together_is_taken(problems, changes):
             {"qat": "int4-weight", "finetuning_type": "freeze"},
             "works with `finetuning_type: full` and `lora`",
         ),
+        ({"qat": "int4-weight", "stage": "rm"}, "is for models that `tunesmith export --quantize` compresses"),
         ({"qat": "int4-weight", "use_dora": True}, "whose exact lengths `use_dora: true` divides by"),
         ({"qat": "int4-weight", "lora_dropout": 0.1}, "the adapter has no inputs of its own to drop"),
         ({"qat_start_step": 5}, "`qat_start_step: 5` has no effect without `qat`"),

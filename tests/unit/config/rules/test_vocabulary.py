@@ -18,11 +18,20 @@ def test_what_fits_together_is_taken(problems, changes):
     ("changes", "words"),
     [
         ({"add_tokens": "<|a|>", "add_special_tokens": "<|a|>"}, "both have '<|a|>'; keep it in one of them"),
+        ({"add_tokens": ["alpha", ""]}, "`add_tokens` has an empty text; a token has at least one character"),
         ({"new_special_tokens_config": "nowhere.yaml"}, "is nowhere.yaml, and no file is there"),
         ({"init_special_tokens": "desc_init"}, "begins from descriptions; give them in `new_special_tokens_config`"),
         (
             {"add_special_tokens": "<|a|>", "finetuning_type": "freeze"},
             "adds tokens whose rows `finetuning_type: freeze` would not train",
+        ),
+        (
+            {"add_tokens": "alpha", "finetuning_type": "prompt_tuning"},
+            "adds tokens whose rows `finetuning_type: prompt_tuning` cannot train beside what it trains",
+        ),
+        (
+            {"add_tokens": "alpha", "finetuning_type": "full", "use_badam": True},
+            "`use_badam: true` trains layers alone, not the rows of tokens",
         ),
         ({"init_special_tokens": "zero"}, "allowed is one of mean_init, noise_init, desc_init, desc_init_w_noise"),
     ],
