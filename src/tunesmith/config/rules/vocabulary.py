@@ -21,8 +21,8 @@ def new_tokens_are_said_once(question: Question) -> Iterator[Finding]:
             f"`add_tokens` and `add_special_tokens` both have '{both[0]}'; keep it in one of them: answers show the "
             "first kind and leave out the second.",
         )
-    for key in ("add_tokens", "add_special_tokens"):
-        if "" in question.config.value(key):
+    for key, tokens in (("add_tokens", model.add_tokens), ("add_special_tokens", model.add_special_tokens)):
+        if "" in tokens:
             yield Finding((key,), f"`{key}` has an empty text; a token has at least one character.")
 
 
