@@ -5,7 +5,8 @@ import torch
 
 from tests.tiny.models import tiny_model
 from tests.tiny.training import tiny_trainer, uneven_rows
-from tunesmith.models.checkpointing import measure_free_memory
+from tunesmith.models.checkpointing import measure_free_memory, resolve_gradient_checkpointing
+from tunesmith.models.precision import resolve_precision
 from tunesmith.training.io.settings import LoaderPolicy, LoaderSettings
 from tunesmith.training.monitoring.log import LOG_FILE, read_log
 from tunesmith.training.run import run_training
@@ -26,16 +27,17 @@ def test_the_log_and_the_figures_tell_the_memory_of_the_gpu(gpu, run_on_device, 
 
 
 @pytest.mark.parametrize("is_limited", [False, True])
-def test_checkpointing_is_switched_on_where_a_step_would_not_fit(gpu, run_on_device, tmp_path, is_limited):
+def test_checkpointing_is_switched_on_where_a_step_would_not_fit(gpu, run_on_device, is_limited):
     if is_limited:
         torch.cuda.empty_cache()
         allowed = torch.cuda.memory_allocated(gpu) + 300_000_000
         torch.cuda.set_per_process_memory_fraction(allowed / torch.cuda.mem_get_info(gpu)[1], gpu)
         assert measure_free_memory(torch.device("cuda", 0)) == pytest.approx(300_000_000, rel=0.01)
-    result = run_training(run_on_device(max_steps=1, **LONG_BATCHES))
-    assert result.trainer.model.is_gradient_checkpointing is is_limited
-    plan = (tmp_path / "out" / "plan.txt").read_text(encoding="utf-8")
-    assert f"gradient checkpointing {'on' if is_limited else 'off'}: a step of 131,072 tokens" in plan
+    config = run_on_device(max_steps=1, **LONG_BATCHES)
+    # Without the rows, whose few tokens would fit.
+    choice = resolve_gradient_checkpointing(tiny_model("llama").to(gpu), config, resolve_precision(config, gpu))
+    assert choice.enabled is is_limited
+    assert "a step of 131,072 tokens" in choice.reason
 
 
 def test_batches_are_pinned_for_the_way_to_the_gpu(gpu, tmp_path):

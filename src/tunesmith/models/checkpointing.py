@@ -53,19 +53,21 @@ class CheckpointingChoice:
     reason: str
 
 
-def resolve_gradient_checkpointing(model: nn.Module, config: RunConfig, precision: Precision) -> CheckpointingChoice:
+def resolve_gradient_checkpointing(
+    model: nn.Module, config: RunConfig, precision: Precision, most_tokens: int | None = None
+) -> CheckpointingChoice:
     """Decide on gradient checkpointing; `auto` takes it only when a step would not fit into free memory otherwise.
 
     Args:
         model: On its device, with its trained part chosen.
-        config: Of the run; a micro-batch is taken to be full: batch size times `cutoff_len` tokens, twice that for
-            pairs.
+        config: Of the run.
         precision: Of the run.
+        most_tokens: Tokens of the largest micro-batch. Where its rows are not known it is taken to be full: batch size
+            times `cutoff_len` tokens, twice that for pairs.
     """
     asked = False if config.model.disable_gradient_checkpointing else config.model.gradient_checkpointing
     base = find_base_model(model)
-    sequences = 2 if config.objective.stage in PAIR_STAGES else 1
-    tokens = config.training.batch_size * sequences * config.data.cutoff_len
+    tokens = most_tokens or _tokens_when_full(config)
 
     def estimate(*, enabled: bool) -> TrainingMemory:
         return estimate_training_memory(
@@ -89,6 +91,14 @@ def resolve_gradient_checkpointing(model: nn.Module, config: RunConfig, precisio
         f"{_gib(free)} can be used"
     )
     return CheckpointingChoice(enabled, estimate(enabled=True) if enabled else without, reason)
+
+
+def _tokens_when_full(config: RunConfig) -> int:
+    budget = config.loading.tokens_per_device_batch
+    if budget is not None:
+        return max(budget, config.data.cutoff_len)
+    sequences = 2 if config.objective.stage in PAIR_STAGES else 1
+    return config.training.batch_size * sequences * config.data.cutoff_len
 
 
 def enable_gradient_checkpointing(

@@ -79,6 +79,7 @@ def load_model(
     tokenizer: PreTrainedTokenizerBase,
     *,
     layout: Literal["flat", "padded"] = "padded",
+    most_tokens: int | None = None,
     is_trainable: bool = True,
     needs_exact: bool = False,
 ) -> LoadedModel:
@@ -88,6 +89,7 @@ def load_model(
         config: Of the run.
         tokenizer: Its vocabulary must fit the model's embeddings.
         layout: How batches will be laid out; a layout that this model cannot keep apart is refused.
+        most_tokens: Tokens of the largest micro-batch, where they are known, to estimate the memory of a step.
         is_trainable: False for a model that is only run: adapters are merged, nothing is trainable, dropout is off.
         needs_exact: Whether the base model is wanted alone, to merge adapters into it: weights that are stored
             compressed are made exact, `quantization_bit` is set aside, there is room for the adapters' vocabulary, and
@@ -152,10 +154,12 @@ def load_model(
     if not is_trainable:
         base.config.dtype = stored_dtype
         return loaded
-    return _prepare_training(config, loaded, layout)
+    return _prepare_training(config, loaded, layout, most_tokens)
 
 
-def _prepare_training(config: RunConfig, loaded: LoadedModel, layout: Literal["flat", "padded"]) -> LoadedModel:
+def _prepare_training(
+    config: RunConfig, loaded: LoadedModel, layout: Literal["flat", "padded"], most_tokens: int | None
+) -> LoadedModel:
     """Do what only a model that is trained needs: kernels, proofs of them, gradient checkpointing."""
     model, precision, notes = loaded.model, loaded.precision, list(loaded.notes)
     if config.model.upcast_layernorm:
@@ -170,7 +174,7 @@ def _prepare_training(config: RunConfig, loaded: LoadedModel, layout: Literal["f
         check_flash_attention(find_base_model(model), loaded.attention.implementation, precision)
     if _needs_isolation(config, layout):
         check_isolation(model, layout, precision)
-    checkpointing = resolve_gradient_checkpointing(model, config, precision)
+    checkpointing = resolve_gradient_checkpointing(model, config, precision, most_tokens)
     if checkpointing.enabled:
         enable_gradient_checkpointing(
             model,

@@ -126,7 +126,7 @@ def assemble_trainer(parts: RunParts, point: ResumePoint | None) -> AssembledTra
             stream=parts.data.stream,
             token_batches=None
             if parts.data.train is None
-            else find_token_batches(parts.config, parts.data.train.lengths, parts.layout, parts.ranks),
+            else find_token_batches(parts.config, parts.data.train, parts.layout, parts.ranks),
             save_total_limit=parts.config.training.save_total_limit,
             optimization=parts.config.training,
             trained_for=CompressionScheme.of(parts.config.quantization),

@@ -136,7 +136,7 @@ def _steps(parts: RunParts, schedule: Schedule, point: ResumePoint | None) -> st
 
 def _token_batches(parts: RunParts) -> TokenBatches | None:
     rows = parts.data.train
-    return None if rows is None else find_token_batches(parts.config, rows.lengths, parts.layout, parts.ranks)
+    return None if rows is None else find_token_batches(parts.config, rows, parts.layout, parts.ranks)
 
 
 def _name(dtype: torch.dtype) -> str:

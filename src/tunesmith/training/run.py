@@ -40,6 +40,7 @@ from tunesmith.training.prefix_sharing import resolve_prefix_sharing
 from tunesmith.training.reference_check import check_reference
 from tunesmith.training.results import save_evaluation, save_plot, save_predictions, save_settings, save_training
 from tunesmith.training.resume import ResumePoint, resolve_resume_point
+from tunesmith.training.row_tokens import find_most_tokens
 from tunesmith.training.schedule import Schedule, estimate_schedule, stream_schedule
 from tunesmith.training.trainer import ObjectiveTrainer
 
@@ -127,7 +128,7 @@ def prepare_parts(config: RunConfig) -> RunParts:
         set_scoring_pad(tokenizer, template.end_markers)
     # Before the model: the adapter's weights are drawn, and cuBLAS takes its settings at the first product.
     (enable_full_determinism if config.training.full_determinism else set_seed)(config.training.seed)
-    loaded = load_model(config, tokenizer, layout=layout)
+    loaded = load_model(config, tokenizer, layout=layout, most_tokens=find_most_tokens(config, data.train, layout))
     if config.objective.stage in COMPLETION_STAGES:
         switch_dropout_off(loaded.model)
     objective = build_run_objective(config, loaded, data)
@@ -154,9 +155,7 @@ def _resolve_schedule(config: RunConfig, data: PreparedData, layout: BatchLayout
         return stream_schedule(config, ranks)
     if data.train is None:
         return estimate_schedule(config, 0, ranks)
-    return estimate_schedule(
-        config, len(data.train), ranks, find_token_batches(config, data.train.lengths, layout, ranks)
-    )
+    return estimate_schedule(config, len(data.train), ranks, find_token_batches(config, data.train, layout, ranks))
 
 
 def _train(parts: RunParts, assembled: AssembledTrainer, point: ResumePoint | None) -> dict[str, Any]:

@@ -72,6 +72,11 @@ class ExampleDataset(Dataset[Example]):
         return self._over_rows([part.rows.prompt_ends for part in self.parts])
 
     @property
+    def chosen_ends(self) -> NDArray[np.int64]:
+        """Where the first completion of each row ends, 0 where it has none. Shape [rows]."""
+        return self._over_rows([part.rows.chosen_ends for part in self.parts])
+
+    @property
     def signals(self) -> NDArray[np.float64]:
         """What is known of each row with completions, see `PairExample.signal`. Shape [rows]."""
         joined = np.concatenate([np.zeros(0), *(part.rows.signals for part in self.parts)])

@@ -221,6 +221,11 @@ class EncodedRows:
         return _concatenated([chunk.row for chunk in self.chunks])
 
     @property
+    def chosen_ends(self) -> NDArray[np.int64]:
+        """End of the first completion of each row, counted from the row's first token. Shape [rows]."""
+        return _concatenated([chunk.chosen_end.astype(np.int64) for chunk in self.chunks])
+
+    @property
     def prompt_ends(self) -> NDArray[np.int64]:
         """Tokens of each row before its completions, 0 where it has none. Shape [rows]."""
         return _concatenated([chunk.prompt_end.astype(np.int64) for chunk in self.chunks])

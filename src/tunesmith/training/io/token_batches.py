@@ -14,7 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from tunesmith.config import RunConfig
 from tunesmith.data.batches import BatchLayout
+from tunesmith.data.prepared import TrainableDataset
 from tunesmith.runtime.ranks import Ranks
+from tunesmith.training.row_tokens import count_row_tokens
 
 _LEAST_STEP = 8
 _STEPS_PER_DOUBLING = 8
@@ -95,14 +97,16 @@ class TokenBatches:
         return [rows[start:end] for start, end in zip(self._cuts, self._cuts[1:], strict=False)]
 
 
-def find_token_batches(config: RunConfig, lengths: ArrayLike, layout: BatchLayout, ranks: Ranks) -> TokenBatches | None:
+def find_token_batches(
+    config: RunConfig, rows: TrainableDataset, layout: BatchLayout, ranks: Ranks
+) -> TokenBatches | None:
     """Return the micro-batches that `tokens_per_device_batch` asks for; `None` where it is not set."""
     budget, training = config.loading.tokens_per_device_batch, config.training
     if budget is None:
         return None
     is_sequential = config.loading.disable_shuffling or config.loading.train_sampling_strategy == "sequential"
     return TokenBatches(
-        lengths,
+        count_row_tokens(rows, layout),
         budget,
         ranks,
         is_padded=layout == "padded",
