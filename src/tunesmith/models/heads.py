@@ -63,20 +63,26 @@ class HiddenStates:
     """Picks up the last hidden states while a model runs.
 
     Use as a context manager around the call of the (wrapped) model; `.last` then holds what left the decoder, with its
-    graph. Shape [batch, tokens, hidden].
+    graph, shape [batch, tokens, hidden], and `.output` all that the decoder gave.
     """
 
     def __init__(self, head: Bodied) -> None:
         self._decoder = head.decoder
         self._handle: RemovableHandle | None = None
-        self._last: Tensor | None = None
+        self._output: Any = None
 
     @property
     def last(self) -> Tensor:
         """The hidden states of the most recent call inside the context."""
-        if self._last is None:
+        last: Tensor = self.output[0]
+        return last
+
+    @property
+    def output(self) -> Any:
+        """What the decoder returned in the most recent call inside the context."""
+        if self._output is None:
             raise RuntimeError("the model has not been run inside this context")
-        return self._last
+        return self._output
 
     def __enter__(self) -> Self:
         self._handle = self._decoder.register_forward_hook(self._keep)
@@ -89,7 +95,7 @@ class HiddenStates:
             self._handle.remove()
 
     def _keep(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        self._last = output[0]
+        self._output = output
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
 from tunesmith.errors import ModelError
 from tunesmith.models.heads import HiddenStates, evaluation_mode, find_base_model
@@ -50,13 +52,32 @@ class ScoreHead:
                 Shape [sequences].
 
         Returns:
-            Scores in float32, shape [sequences], and the output.
+            Scores in float32, shape [sequences], and the output, with `aux_loss` where routers are reported.
         """
         with HiddenStates(self) as states:
             output = model(**{"use_cache": False, **inputs})
+        aux_loss = _balance_routers(states.output, find_base_model(model), inputs.get("attention_mask"))
+        if aux_loss is not None:
+            output["aux_loss"] = aux_loss
         last = states.last.flatten(0, 1).index_select(0, last_positions.to(states.last.device))
         scores: Tensor = self.module(last)
         return scores.float().squeeze(-1), output
+
+
+def _balance_routers(body_output: Any, model: PreTrainedModel, mask: Tensor | None) -> Tensor | None:
+    """Return the load-balancing loss of a mixture of experts, which transformers' classifiers leave out.
+
+    Args:
+        body_output: Of the body; has the logits of its routers where `output_router_logits` is set.
+        model: Knows how many experts see a token.
+        mask: Padding mask of the batch, if there is one. Shape [rows, tokens].
+    """
+    router_logits = body_output.get("router_logits")
+    if not router_logits:
+        return None
+    chosen = int(model.config.get_text_config().num_experts_per_tok)
+    loss: Tensor = load_balancing_loss_func(tuple(router_logits), router_logits[0].shape[-1], chosen, mask)
+    return loss
 
 
 def resolve_score_head(model: nn.Module, precision: Precision | None = None) -> ScoreHead:

@@ -65,6 +65,23 @@ def test_completions_behind_a_shared_prompt_are_rated_like_whole_texts(model):
     torch.testing.assert_close(scores, torch.stack([slow_score(model, text) for text in TEXTS[:2]]))
 
 
+@pytest.mark.parametrize("layout", ["padded", "flat"])
+@pytest.mark.parametrize("is_reported", [True, False])
+def test_routers_of_experts_are_balanced_as_in_the_language_model(layout, is_reported):
+    settings = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "head_dim": 8}
+    language_model = tiny_model("qwen3_moe", output_router_logits=is_reported, **settings)
+    language_model.set_attn_implementation(SEGMENTS)
+    inputs, last = padded(417) if layout == "padded" else flat()
+    expected = language_model(**inputs, use_cache=False).get("aux_loss")
+    model = build_reward_model(language_model, byte_level_tokenizer())
+    found = resolve_score_head(model).score(model, inputs, last)[1].get("aux_loss")
+    if is_reported:
+        torch.testing.assert_close(found, expected)
+        assert found.requires_grad
+    else:
+        assert found is None
+
+
 def test_scores_are_exact_under_autocast(model):
     head = resolve_score_head(model)
     states = torch.randn(3, 32).bfloat16()
