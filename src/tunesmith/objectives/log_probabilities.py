@@ -82,7 +82,9 @@ def values_from_logits(logits: Tensor, labels: Tensor, *, with_statistics: bool 
     if not with_statistics:
         return TokenValues(values)
     with torch.no_grad():
-        return TokenValues(values, logits.mean(dim=-1, dtype=torch.float32), token_entropy(logits))
+        own = logits.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+        entropies = token_entropy(logits, own.to(values.dtype) - values)
+        return TokenValues(values, logits.mean(dim=-1, dtype=torch.float32), entropies)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,12 @@ class LeanRmsNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the normalised input. Shape like `x`."""
-        if self.weight.requires_grad or not torch.is_grad_enabled() or torch.is_autocast_enabled(x.device.type):
+        if self.weight.requires_grad or torch.is_autocast_enabled(x.device.type):
             output: Tensor = super().forward(x)
             return output
+        if not torch.is_grad_enabled():  # the same numbers, so that a policy equals its reference
+            normalized, _ = _normalize(x, self.variance_epsilon)
+            return normalized.mul_(self.weight)
         result: Tensor = _RmsNorm.apply(x, self.weight, self.variance_epsilon)  # type: ignore[no-untyped-call]
         return result
 

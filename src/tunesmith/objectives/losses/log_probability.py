@@ -16,13 +16,16 @@ def token_log_probability(logits: Tensor, labels: Tensor) -> Tensor:
     return -token_cross_entropy(logits, labels)
 
 
-def token_entropy(logits: Tensor) -> Tensor:
+def token_entropy(logits: Tensor, log_normaliser: Tensor) -> Tensor:
     """Return the entropy of each distribution in nats, in float32 (float64 stays float64).
 
     Args:
-        logits: Unnormalised scores. Shape [items, vocabulary].
+        logits: Unnormalised scores, minus infinity where a token is impossible. Shape [items, vocabulary].
+        log_normaliser: Logarithm of the sum of their exponentials. Shape [items].
     """
     if logits.dtype != torch.float64:
         logits = logits.float()
-    # -p log p, which is 0 where a token is impossible. Few passes over the vocabulary: this runs in every step.
-    return torch.special.entr(torch.softmax(logits, dim=-1)).sum(dim=-1)
+    # Minus the mean of log p, which is the normaliser minus the mean logit: no logarithm of every probability, and few
+    # passes over the vocabulary, since this runs in every step.
+    # An impossible token has 0 times infinity there, and no part in the sum.
+    return log_normaliser - torch.softmax(logits, dim=-1).mul_(logits).nansum(dim=-1)
