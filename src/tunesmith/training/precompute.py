@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from tqdm import tqdm
 
 from tunesmith.data.loading.cache import default_cache_dir
@@ -22,7 +23,7 @@ from tunesmith.data.loading.datasets import ExampleDataset, PackedDataset
 from tunesmith.data.loading.feedback import FeedbackDataset
 from tunesmith.data.loading.referenced import ReferencedRows
 from tunesmith.data.pipeline import EVAL_NAME
-from tunesmith.models.heads import evaluation_mode
+from tunesmith.models.heads import evaluation_mode, find_base_model
 from tunesmith.objectives.feedback import FeedbackObjective
 from tunesmith.objectives.preference import PreferenceObjective
 from tunesmith.objectives.reference import ReferencePolicy
@@ -34,7 +35,10 @@ from tunesmith.training.trainer import ObjectiveTrainer
 logger = logging.getLogger(__name__)
 
 Rows = ExampleDataset | FeedbackDataset
-_FORMAT = 1
+_FORMAT = 2
+
+_NAMES = frozenset({"_name_or_path", "architectures", "transformers_version", "use_cache"})
+"""Settings of a model that say where it comes from, not what it computes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ class _Store:
         if isinstance(rows, PackedDataset):
             return PackedDataset(self.with_values(rows.examples), rows.packs)
         file = self._folder / f"reference-{self._key(rows)}.npy"
-        values = _read(file, len(rows))
+        values = self._find(file, len(rows))
         if values is None:
             values = self._compute(rows)
             if self._parts.ranks.is_main:
@@ -120,6 +124,15 @@ class _Store:
         else:
             logger.info("The reference's log-probabilities of %s rows are taken from the cache.", f"{len(rows):,}")
         return ReferencedRows(rows, values)
+
+    def _find(self, file: Path, num_rows: int) -> NDArray[np.float32] | None:
+        """Return stored values if every process finds them: those that compute wait for all the others."""
+        values = _read(file, num_rows)
+        if self._parts.ranks.world_size == 1:
+            return values
+        found: list[Any] = [None] * self._parts.ranks.world_size
+        torch.distributed.all_gather_object(found, values is not None)  # nodes may have folders of their own
+        return values if all(found) else None
 
     def _key(self, rows: Rows) -> str:
         config, precision = self._parts.config, self._parts.loaded.precision
@@ -161,12 +174,29 @@ class _Store:
 
 
 def _digest_weights(policy: nn.Module, reference: ReferencePolicy) -> str:
-    """Return a digest of the weights that the reference runs with."""
-    digest = hashlib.sha256()
-    for tensor in _weights_of(policy, reference):
-        digest.update(str(tuple(tensor.shape)).encode())
-        digest.update(tensor.detach().contiguous().view(torch.uint8).cpu().numpy().data)
+    """Return a digest of the weights that the reference runs with, and of how its model computes with them."""
+    digest = hashlib.sha256(_describe_model(reference.model if isinstance(reference, OtherModel) else policy))
+    for weight in _weights_of(policy, reference):
+        for tensor in _plain_tensors(weight.detach()):
+            digest.update(str(tuple(tensor.shape)).encode())
+            digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).cpu().numpy().data)
     return digest.hexdigest()
+
+
+def _plain_tensors(weight: Tensor) -> Iterator[Tensor]:
+    """Yield what a weight is made of: a compressed one is a tensor of codes and others of scales."""
+    if not is_traceable_wrapper_subclass(weight):
+        yield weight
+        return
+    names, _ = weight.__tensor_flatten__()
+    for name in names:
+        yield from _plain_tensors(getattr(weight, name))
+
+
+def _describe_model(model: nn.Module) -> bytes:
+    """Return the model's settings, of which rotary positions and the like decide what the same weights compute."""
+    settings = find_base_model(model).config.to_dict()
+    return repr(sorted((name, value) for name, value in settings.items() if name not in _NAMES)).encode()
 
 
 def _weights_of(policy: nn.Module, reference: ReferencePolicy) -> Iterator[Tensor]:

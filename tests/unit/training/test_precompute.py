@@ -1,10 +1,14 @@
 """The reference computed once: the same numbers, found again by content."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from tests.tiny.runs import tiny_run, write_dataset, write_model
+from tunesmith.runtime.ranks import Ranks
 from tunesmith.training import precompute
 from tunesmith.training.assembly import assemble_trainer
 from tunesmith.training.precompute import Precomputed, precompute_reference
@@ -75,6 +79,28 @@ def test_values_are_found_again_by_content_and_not_by_name(folder, runs_of_the_r
     assert len(runs_of_the_reference) == 3 * first
 
 
+def test_the_same_weights_with_other_settings_are_another_reference(folder, runs_of_the_reference):
+    precompute_reference(*prepare(folder))
+    first = len(runs_of_the_reference)
+    settings = json.loads((folder / "model" / "config.json").read_text())
+    settings["rms_norm_eps"] = 0.5
+    (folder / "model" / "config.json").write_text(json.dumps(settings))
+    precompute_reference(*prepare(folder))
+    assert len(runs_of_the_reference) == 2 * first
+
+
+@pytest.mark.parametrize("method", ["bnb", "torchao", "hqq"])
+def test_a_compressed_reference_is_known_by_its_codes(folder, runs_of_the_reference, method):
+    settings = {"quantization_method": method, "quantization_bit": 8 if method == "torchao" else 4}
+    precompute_reference(*prepare(folder, **settings))
+    first = len(runs_of_the_reference)
+    precompute_reference(*prepare(folder, **settings))
+    assert len(runs_of_the_reference) == first
+    write_model(folder / "model", seed=7)
+    precompute_reference(*prepare(folder, **settings))
+    assert len(runs_of_the_reference) == 2 * first
+
+
 @pytest.mark.parametrize("damage", [b"", b"not an array", None])
 def test_a_file_that_is_not_whole_is_computed_again(folder, runs_of_the_reference, damage):
     precompute_reference(*prepare(folder))
@@ -133,3 +159,18 @@ def test_a_run_with_stored_values_learns_the_same(folder):
     assert loss == pytest.approx(expected_loss, abs=1e-5)
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("others_find_it", [True, False])
+def test_values_are_taken_from_the_cache_by_all_processes_or_by_none(folder, monkeypatch, others_find_it):
+    parts, trainer = prepare(folder)
+    precompute_reference(parts, trainer)
+    (file,) = (folder / "cache").glob("reference-*.npy")
+
+    def gather(found, own):
+        found[:] = [own, others_find_it]
+
+    monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
+    two = replace(parts, ranks=Ranks(rank=0, local_rank=0, world_size=2, local_world_size=1))
+    found = precompute._Store(two, trainer, parts.objective.reference)._find(file, len(parts.data.train))
+    assert (found is not None) == others_find_it
