@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from tests.tiny.preferences import FixedReference, tiny_objective, uneven_pairs
 from tests.tiny.processes import run_processes
 from tests.tiny.training import largest_difference, tiny_trainer, weights
 from tunesmith.data.collators import build_collator
+from tunesmith.models.reward.build import build_reward_model
 from tunesmith.models.segments import SEGMENTS
 from tunesmith.runtime.ranks import current_ranks
 from tunesmith.training.callbacks.interruption import Interruption
@@ -23,22 +25,27 @@ KINDS = {
     "orpo": {"stage": "dpo", "pref_loss": ("orpo",)},
     "kto_pair": {"stage": "dpo", "pref_loss": ("kto_pair",)},
     "kto": {"stage": "kto", "pref_ftx": 0.2},
+    "rm": {"stage": "rm", "center_rewards_coefficient": 0.1},
 }
 REFERENCE = {alpha: FixedReference(tiny_model("llama", seed=4), alpha) for alpha in (None, 0.5)}
 NUM_ROWS = 20  # in steps of 8: the last one has 4
 
 
-def build_model(tuning, attention="sdpa"):
+def build_model(kind, tuning, attention="sdpa"):
     model = tiny_model("llama")
+    if kind == "rm":
+        torch.manual_seed(6)
+        model = build_reward_model(model, SimpleNamespace(pad_token_id=417))
     model.set_attn_implementation(attention)
     if tuning == "full":
         return model
     torch.manual_seed(5)
-    return get_peft_model(model, LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM"))
+    task = {"task_type": "SEQ_CLS", "modules_to_save": ["score"]} if kind == "rm" else {"task_type": "CAUSAL_LM"}
+    return get_peft_model(model, LoraConfig(r=2, target_modules="all-linear", **task))
 
 
 def build_trainer(folder, kind, *, tuning="full", layout="padded", attention="sdpa", rows=None, **options):
-    model = build_model(tuning, attention)
+    model = build_model(kind, tuning, attention)
     settings = dict(KINDS[kind])
     rows_hold = "feedback" if settings["stage"] == "kto" else "pairs"
     return tiny_trainer(
@@ -54,6 +61,7 @@ def build_trainer(folder, kind, *, tuning="full", layout="padded", attention="sd
 
 
 KEPT = ("loss", "grad_norm", "learning_rate", "rewards/", "logps/", "logits/", "entropy", "kl", "step")
+KEPT += ("accuracy", "margin")
 
 
 def log_of(trainer):
@@ -102,7 +110,7 @@ def test_splits_train_the_same_weights_and_log_the_same(tmp_path, whole, kind, r
     assert_same(train(tmp_path, kind, per_device_eval_batch_size=2, **options), whole(kind))
 
 
-@pytest.mark.parametrize("kind", ["dpo", "kto"])
+@pytest.mark.parametrize("kind", ["dpo", "kto", "rm"])
 def test_adapters_split_the_same_way(tmp_path, whole, kind):
     options = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
     assert_same(train(tmp_path, kind, tuning="lora", **options), whole(kind, "lora"))
@@ -115,9 +123,10 @@ def test_the_numbers_that_are_compared_include_those_of_preferences(whole):
     assert names <= training.keys()
     assert {f"eval_{name}" for name in names} <= (whole("dpo")[1][3].keys() | evaluation.keys())
     assert "kl" in whole("kto")[1][0]
+    assert {"accuracy", "margin", "rewards/chosen", "rewards/rejected"} <= whole("rm")[1][0].keys()
 
 
-@pytest.mark.parametrize("kind", ["sum", "kto"])
+@pytest.mark.parametrize("kind", ["sum", "kto", "rm"])
 @pytest.mark.parametrize("layout", ["padded", "flat"])
 def test_flat_and_packed_batches_train_the_same_weights(tmp_path, whole, kind, layout):
     rows = uneven_pairs(NUM_ROWS)
@@ -143,7 +152,7 @@ class StopAfter(Interruption):
 
 
 @pytest.mark.parametrize("tuning", ["full", "lora"])
-@pytest.mark.parametrize("kind", ["dpo", "kto"])
+@pytest.mark.parametrize("kind", ["dpo", "kto", "rm"])
 def test_a_resumed_run_ends_like_one_that_was_not_interrupted(tmp_path, kind, tuning):
     options = {"save_strategy": "steps", "save_steps": 10, "optim": "adamw_torch", "learning_rate": 1e-3}
     options |= {"shuffle": True, "logging_steps": 2, "per_device_train_batch_size": 4, "tuning": tuning}
@@ -159,9 +168,9 @@ def test_a_resumed_run_ends_like_one_that_was_not_interrupted(tmp_path, kind, tu
     assert log_of(second) == expected[1]
 
 
-def train_in_processes(folder, kind, batch_size):
+def train_in_processes(folder, kind, tuning, batch_size):
     rows = {"per_device_train_batch_size": int(batch_size), "gradient_accumulation_steps": 4 // int(batch_size)}
-    trainer = build_trainer(folder, kind, ranks=current_ranks(), **rows)
+    trainer = build_trainer(folder, kind, tuning=tuning, ranks=current_ranks(), **rows)
     trainer.train()
     if current_ranks().is_main:
         torch.save(weights(trainer.model), Path(folder) / "weights.pt")
@@ -169,9 +178,12 @@ def train_in_processes(folder, kind, batch_size):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("kind", "batch_size"), [("dpo", "4"), ("kto", "1")])
-def test_two_processes_train_what_one_trains(tmp_path, whole, kind, batch_size):
+@pytest.mark.parametrize(
+    ("kind", "tuning", "batch_size"),
+    [("dpo", "lora", "4"), ("kto", "full", "1"), ("rm", "full", "4"), ("rm", "lora", "1")],
+)
+def test_two_processes_train_what_one_trains(tmp_path, whole, kind, tuning, batch_size):
     """20 rows in steps of 8: one process is short of rows in the last one and gets fillers."""
-    run_processes("tests.equivalence.test_preferences:train_in_processes", [str(tmp_path), kind, batch_size])
+    run_processes("tests.equivalence.test_preferences:train_in_processes", [str(tmp_path), kind, tuning, batch_size])
     found = torch.load(tmp_path / "weights.pt"), json.loads((tmp_path / "log.json").read_text())
-    assert_same(found, whole(kind))
+    assert_same(found, whole(kind, tuning))
