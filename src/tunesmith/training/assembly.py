@@ -37,7 +37,7 @@ from tunesmith.training.callbacks.rounding import StartRounding
 from tunesmith.training.callbacks.samples import SamplePrinter, SamplePrompt
 from tunesmith.training.callbacks.schedule import FollowSchedule
 from tunesmith.training.checkpoints import RowOrder
-from tunesmith.training.io.settings import describe_rows_of, resolve_policy
+from tunesmith.training.io.settings import resolve_policy
 from tunesmith.training.io.token_batches import find_token_batches
 from tunesmith.training.lineage import decisive_settings
 from tunesmith.training.monitoring.log import LOG_FILE, LogFile
@@ -120,7 +120,8 @@ def assemble_trainer(parts: RunParts, point: ResumePoint | None) -> AssembledTra
         plan=TrainerPlan(
             run_id=uuid.uuid4().hex if point is None else point.manifest.run_id,
             order=order,
-            loading=resolve_policy(parts.config.loading, parts.arguments.device.type, describe_rows_of(parts.data)),
+            loading=resolve_policy(parts.config.loading, parts.arguments.device.type),
+            describe_source=parts.data.describe_row,
             settings=decisive_settings(parts.config),
             sampler=sampler,
             stream=parts.data.stream,

@@ -22,6 +22,7 @@ from tunesmith.data.batches import Example
 from tunesmith.data.collators import Collator
 from tunesmith.data.loading.samplers import EpochSampler
 from tunesmith.runtime.ranks import Ranks
+from tunesmith.training.io.failures import FeedError
 from tunesmith.training.io.feed import BatchFeed
 from tunesmith.training.io.settings import LoaderPolicy
 
@@ -171,6 +172,27 @@ class _Served(Dataset[Any]):
 
 def _as_it_is(batch: Any) -> Any:
     return batch
+
+
+class UpToTrouble:
+    """The batches of a loader, up to the first that cannot be made.
+
+    An evaluation ends there, and what went wrong is kept until all processes can hear of it: one that left the others
+    alone with their sums would have them wait for it.
+    """
+
+    def __init__(self, loader: EpochLoader) -> None:
+        self._loader = loader
+        self.failure: FeedError | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the batches; none if there was trouble before."""
+        if self.failure is not None:
+            return
+        try:
+            yield from self._loader
+        except FeedError as error:
+            self.failure = error
 
 
 def build_loader(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,15 @@ from tunesmith.data.collators import Collator
 from tunesmith.data.streaming.loader import StreamLoader
 from tunesmith.data.streaming.source import StreamSource
 from tunesmith.errors import CheckpointError, DataError
+from tunesmith.runtime.child_signals import kill_workers
 from tunesmith.runtime.files import write_json_atomic
 from tunesmith.runtime.memory import cpu_quota
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.io.failures import FeedError
+from tunesmith.training.io.making import WorkerStart
 from tunesmith.training.io.pipe import DELIVERY_ERRORS
 from tunesmith.training.io.settings import LoaderPolicy
+from tunesmith.training.io.watchdog import make_stack_folder, watch_workers
 
 _MOST_WORKERS = 4
 """Workers per process where nobody says how many: tokenizing is rarely slower than what four of them can do."""
@@ -49,25 +53,63 @@ class StreamFeed:
         self._ranks = ranks
         self._arguments = (source, collator, batch_size, drop_last)
         self._policy = policy
+        self._folder = make_stack_folder(self)
+        self._watchdog = watch_workers(self, policy.timeout_seconds, self._folder)
+        self._is_waiting = False
+        self._is_overdue = False
         self.loader = self._open(resolve_workers(policy, ranks, source.most_workers(ranks.world_size)))
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield batches from where the run stands, without end.
 
         Raises:
-            FeedError: A row cannot be read, or a worker died; with what is known about it.
+            FeedError: A row cannot be read, or a worker died or hangs; with what is known about it.
         """
+        batches = iter(self.loader)
+        while (batch := self._next(batches)) is not None:
+            yield batch
+
+    def _next(self, batches: Iterator[Batch]) -> Batch | None:
         try:
-            yield from self.loader
+            with self.watching("the next batch of the stream"):
+                self._is_waiting = True
+                batch = next(batches, None)
+                self._is_waiting = False
         except DataError as error:
             raise FeedError(str(error)) from error
         except DELIVERY_ERRORS as error:
             if not self.loader.num_workers:
                 raise
+            if self._is_overdue:
+                raise FeedError(
+                    f"No batch came within {self._policy.timeout_seconds:g} s (data_timeout_seconds), and the workers "
+                    "were ended. Look at the stacks above; raise data_timeout_seconds if a batch may take that long."
+                ) from error
             raise FeedError(
                 f"A worker that reads and encodes rows is gone: {error}. The system ends processes this way when "
                 "memory runs out: lower dataloader_num_workers or buffer_size."
             ) from error
+        return batch
+
+    def watching(self, what: str) -> AbstractContextManager[None]:
+        """Report where everything is if the block takes longer than `data_timeout_seconds`."""
+        return nullcontext() if self._watchdog is None else self._watchdog.watching(what)
+
+    @property
+    def worker_processes(self) -> list[int]:
+        """Numbers of the worker processes there are."""
+        return [worker.pid for worker in self.loader.workers if worker.pid is not None]
+
+    def end_workers(self) -> None:
+        """End workers that deliver nothing; called in the thread of the watchdog."""
+        if self._is_waiting and self.loader.workers:
+            self._is_overdue = True
+            kill_workers(self.loader.workers)
+
+    def close(self) -> None:
+        """Watch no longer; the workers go with the last who asks for batches."""
+        if self._watchdog is not None:
+            self._watchdog.close()
 
     def has_rows(self, batch: Batch) -> bool:
         """Return whether a batch has rows of the stream, or only fills a step of other processes."""
@@ -111,7 +153,7 @@ class StreamFeed:
             drop_last=drop_last,
             prefetch_factor=self._policy.start.prefetch_factor,
             pin_memory=self._policy.pins_memory,
-            timeout=self._policy.timeout_seconds or 0,
+            worker_init_fn=WorkerStart(self._folder),
         )
 
 

@@ -8,7 +8,7 @@ checkpoints are written beside and renamed. A contract test compares what is ove
 import math
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from tunesmith.training.checkpoints import (
 from tunesmith.training.embedding_noise import EmbeddingNoise
 from tunesmith.training.io.fed_trainer import FedTrainer
 from tunesmith.training.io.halving import StepBatches
+from tunesmith.training.loaders import UpToTrouble
 from tunesmith.training.model_folder import save_model
 from tunesmith.training.monitoring.account import describe_times
 from tunesmith.training.monitoring.meter import RunMeter
@@ -185,9 +186,11 @@ class ObjectiveTrainer(FedTrainer):
         started = time.perf_counter()
         self._is_in_training_mode = False
         self._show_final_weights()
-        with self.meter.account.paused():
+        batches = UpToTrouble(dataloader)
+        with closing(dataloader.feed), self.meter.account.paused():
             with self.accelerator.autocast():
-                measured = measure_loss(self.model, dataloader, self.objective, self._prepare_inputs)
+                measured = measure_loss(self.model, batches, self.objective, self._prepare_inputs)
+            self._check_fed(batches.failure)
             metrics = {f"{metric_key_prefix}_loss": measured.loss}
             if self.objective.loss_is_per_token:
                 metrics[f"{metric_key_prefix}_perplexity"] = measured.perplexity
@@ -196,7 +199,6 @@ class ObjectiveTrainer(FedTrainer):
                 metrics[f"{metric_key_prefix}_accuracy"] = measured.accuracy
             if self.plan.score_answers is not None:
                 metrics.update(self.plan.score_answers(self._rows_behind(dataloader), metric_key_prefix))
-        dataloader.feed.close()
         self.meter.add_pause(time.perf_counter() - started)
         return EvalLoopOutput(
             predictions=None, label_ids=None, metrics=metrics, num_samples=self.num_examples(dataloader)

@@ -35,6 +35,9 @@ class TrainerPlan:
     loading: LoaderPolicy = field(default_factory=LoaderPolicy)
     """How batches are made ahead of time."""
 
+    describe_source: Callable[[int], str] | None = None
+    """Tells of a `row_id` where the row comes from, for messages; without it they give numbers of rows."""
+
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What a resumed run has to share besides the order of rows, see `lineage.decisive_settings`."""
 

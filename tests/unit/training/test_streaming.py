@@ -1,3 +1,4 @@
+import time
 from itertools import islice
 
 import pytest
@@ -100,6 +101,21 @@ def test_a_worker_that_dies_is_an_error_within_seconds(source, monkeypatch):
     monkeypatch.setattr(type(source), "open", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(FeedError, match="A worker that reads and encodes rows is gone"):
         take(feed, 1)
+
+
+@pytest.mark.processes
+def test_a_worker_that_hangs_shows_where_and_stops_the_run(source, monkeypatch, caplog):
+    def hang(*_):
+        time.sleep(600)
+
+    monkeypatch.setattr(type(source), "open", hang)
+    feed = feed_of(source, LoaderPolicy(start=LoaderSettings(num_workers=1), timeout_seconds=500))
+    feed._watchdog.timeout_seconds = 0.5
+    with pytest.raises(FeedError, match=r"No batch came within 500 s \(data_timeout_seconds\)"):
+        take(feed, 1)
+    feed.close()
+    assert "Waiting for the next batch of the stream since" in caplog.text
+    assert "worker process" in caplog.text
 
 
 def test_the_account_adds_up_the_processes(source):

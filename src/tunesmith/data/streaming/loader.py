@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from tunesmith.data.collators import Collator
 from tunesmith.data.streaming.source import StreamSource, differences
 from tunesmith.data.streaming.windows import ExampleStream, Item
 from tunesmith.errors import CheckpointError
-from tunesmith.runtime.child_signals import without_child_signals
+from tunesmith.runtime.child_signals import start_workers
 from tunesmith.runtime.ranks import Ranks
 
 _FILLER_ROW_ID = -1
@@ -78,6 +79,8 @@ class StreamLoader:
         self._progress = [0.0] * self._num_streams
         self._tallies: list[Sequence[Mapping[str, Any]]] = [()] * self._num_streams
         self._num_received = 0
+        self.workers: Sequence[BaseProcess] = ()
+        """Processes that make batches, once the first was asked for."""
 
     @property
     def num_consumers(self) -> int:
@@ -159,8 +162,8 @@ class StreamLoader:
             generator=torch.Generator().manual_seed(0),
             **self._options,
         )
-        with without_child_signals():
-            return iter(loader)
+        batches_of_workers, self.workers = start_workers(loader)
+        return batches_of_workers
 
 
 class _StreamedBatches(IterableDataset[tuple[Batch, StreamPlace]]):

@@ -28,6 +28,7 @@ from tunesmith.training.io.halving import (
     explain_too_long,
     release_memory,
 )
+from tunesmith.training.io.settings import LoaderPolicy, describe_rows_of
 from tunesmith.training.loaders import ProcessBatches, build_loader
 from tunesmith.training.monitoring.account import TimeAccount, find_events
 from tunesmith.training.monitoring.meter import RunMeter, StepCounts, count_real_tokens
@@ -99,7 +100,7 @@ class FedTrainer(Trainer):
             self.train_dataset,
             self.data_collator,
             batches,
-            policy=self.plan.loading,
+            policy=self._policy_for(self.train_dataset),
             ranks=self._ranks,
             batches_per_step=self.args.gradient_accumulation_steps,
         )
@@ -124,13 +125,20 @@ class FedTrainer(Trainer):
         )
         # As many workers as training has settled on; an evaluation is too short to find out a number of its own.
         start = self.plan.loading.start if self.feed is None else self.feed.settings
-        policy = replace(self.plan.loading, start=start, tunes_workers=False, tunes_prefetch=False)
+        policy = self._policy_for(eval_dataset, start=start, tunes_workers=False, tunes_prefetch=False)
         return build_loader(eval_dataset, self.data_collator, batches, policy=policy, ranks=self._ranks)
+
+    def _policy_for(self, dataset: Any, **changes: Any) -> LoaderPolicy:
+        """Return how batches of a data set are made ahead of time; messages name its own rows."""
+        if self.plan.describe_source is not None:
+            changes["describe_row"] = describe_rows_of(dataset, self.plan.describe_source)
+        return replace(self.plan.loading, **changes)
 
     def stop_feeding(self) -> None:
         """Let the workers go; what they did stays in the record of the feed."""
-        if self.feed is not None:
-            self.feed.close()
+        for feed in (self.feed, self.stream):
+            if feed is not None:
+                feed.close()
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
@@ -160,7 +168,8 @@ class FedTrainer(Trainer):
             ],
             device=place,
         )
-        with nullcontext() if self.feed is None else self.feed.watching("the batches of the other processes"):
+        feed = self.stream or self.feed
+        with nullcontext() if feed is None else feed.watching("the batches of the other processes"):
             all_items, real, computed, failures, num_batches = self._sum_over_processes(own).tolist()
         if failures:
             self._stop_without_batches(failure)
@@ -178,21 +187,31 @@ class FedTrainer(Trainer):
         # No item at all (one-token rows) makes a loss of 0, not a division by 0.
         return batches, torch.tensor(max(1, all_items), device=device)
 
+    def _check_fed(self, failure: FeedError | None) -> None:
+        """Stop all processes after an evaluation for which one of them could not make its batches.
+
+        Raises:
+            FeedError: One could not.
+        """
+        place = self.args.device if self.accelerator.num_processes > 1 else torch.device("cpu")
+        if self._sum_over_processes(torch.tensor(int(failure is not None), device=place)).item():
+            self._stop_without_batches(failure)
+
     def _stop_without_batches(self, failure: FeedError | None) -> NoReturn:
         """Save what the run has learnt and stop. All processes come here at the same step.
 
         Raises:
             FeedError: Always; in a process that has its batches, to say that another has not.
         """
+        what = str(failure or "Another process of this run could not make its batches.")
         step = self.state.global_step
-        place = checkpoint_path(self.args.output_dir, step)
-        way_on = "No step had been taken."
-        if step > 0:
-            if not place.exists():
+        if self.is_in_train and step == 0:
+            what += "\nNo step had been taken."
+        elif self.is_in_train:
+            if not checkpoint_path(self.args.output_dir, step).exists():
                 self._save_checkpoint(self.model, None)
-            way_on = f"All is saved up to step {step}: when this is put right, go on with resume_from_checkpoint=true."
-        what = failure or "Another process of this run could not make its batches."
-        raise FeedError(f"{what}\n{way_on}") from failure
+            what += f"\nAll is saved up to step {step}: when this is put right, go on with resume_from_checkpoint=true."
+        raise FeedError(what) from failure
 
     def _measure_step(self, batches: list[Any]) -> None:
         """Put into each micro-batch what the loss needs to know of all of them together; most losses need nothing."""

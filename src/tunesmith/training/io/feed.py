@@ -7,10 +7,7 @@ out, none changes its place, and no work is thrown away.
 """
 
 import logging
-import shutil
-import tempfile
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -28,7 +25,7 @@ from tunesmith.training.io.making import BatchMaker, MadeBatch, RowMarks
 from tunesmith.training.io.pipe import DELIVERY_ERRORS, BatchPlan, WorkerPipe
 from tunesmith.training.io.settings import LoaderPolicy
 from tunesmith.training.io.tuner import Change, Taken, Tuner
-from tunesmith.training.io.watchdog import Watchdog
+from tunesmith.training.io.watchdog import make_stack_folder, watch_workers
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +39,7 @@ class FeedRecord:
 
     batches: int = 0
     made_seconds: float = 0.0
+    made_cpu_seconds: float = 0.0
     changes: list[str] = field(default_factory=list)
     """What changed and why, in order."""
 
@@ -73,8 +71,7 @@ class BatchFeed:
         self._collator = collator
         self._ranks = ranks or Ranks()
         self._maker = BatchMaker(dataset, collator, RowMarks(1))
-        self._folder = tempfile.mkdtemp(prefix="tunesmith-feed-")
-        self._cleaner = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._folder = make_stack_folder(self)
         self._plan: BatchPlan = []
         self._position = 0
         self._pipes: list[WorkerPipe] = []
@@ -88,7 +85,7 @@ class BatchFeed:
         self._is_overdue = False
         self._handed_over: float | None = None
         self._tuner = self._build_tuner(batches_per_step) if policy.tunes else None
-        self._watchdog = self._build_watchdog()
+        self._watchdog = watch_workers(self, policy.timeout_seconds, self._folder)
 
     # -- the epoch ---------------------------------------------------------------------------------------------------
 
@@ -195,6 +192,7 @@ class BatchFeed:
         now = time.perf_counter()
         self.record.batches += 1
         self.record.made_seconds += made.seconds
+        self.record.made_cpu_seconds += made.cpu_seconds
         self._since_failure += 1
         if self._since_failure > _FORGIVEN_AFTER:
             self._failures = 0
@@ -236,6 +234,20 @@ class BatchFeed:
             self._start_workers(start)
 
     def _start_workers(self, position: int) -> None:
+        while self.settings.num_workers:
+            pipe = self._build_pipe()
+            if pipe is None:
+                return
+            try:
+                pipe.start(self._plan, position)
+            except OSError as error:  # no more processes, memory or descriptors are to be had
+                self._lower_workers(error)
+            else:
+                self._pipes.append(pipe)
+                return
+
+    def _build_pipe(self) -> WorkerPipe | None:
+        """Return the workers of the settings, or fewer where open files are short; `None` if they allow none."""
         files = prepare_open_files(
             self.settings.num_workers, self.settings.prefetch_factor, self._ranks.local_world_size
         )
@@ -245,8 +257,8 @@ class BatchFeed:
             share_by_name()
         self.settings = replace(self.settings, num_workers=files.num_workers)
         if not files.num_workers:
-            return
-        pipe = WorkerPipe(
+            return None
+        return WorkerPipe(
             self.dataset,
             self._collator,
             self.settings,
@@ -254,8 +266,15 @@ class BatchFeed:
             pins_memory=self.policy.pins_memory,
             keeps_workers=self.policy.keeps_workers,
         )
-        pipe.start(self._plan, position)
-        self._pipes.append(pipe)
+
+    def _lower_workers(self, error: OSError) -> None:
+        wanted, fewer = self.settings, self.settings.num_workers // 2
+        self.settings, self._most_workers = replace(wanted, num_workers=fewer), fewer
+        if self._tuner is not None:
+            self._tuner.restart(self.settings)
+        text = f"{wanted.render()} could not be started ({error}): it goes on with {self.settings.render()}."
+        self.record.changes.append(text)
+        logger.warning("Loader: %s", text)
 
     def _drop_pipes(self) -> None:
         for pipe in self._pipes:
@@ -305,13 +324,14 @@ class BatchFeed:
     def _build_tuner(self, batches_per_step: int) -> Tuner:
         return Tuner(
             self.policy.start,
-            self._find_bound,
+            self.find_bound,
             tunes_workers=self.policy.tunes_workers,
             tunes_prefetch=self.policy.tunes_prefetch,
             batches_per_step=batches_per_step,
         )
 
-    def _find_bound(self, demand: Demand) -> Bound:
+    def find_bound(self, demand: Demand) -> Bound:
+        """Return the most workers that this process may have for what is known of them."""
         measured = measure_worker_bytes(self.worker_processes)
         files = FileNeed(count_open_files(), read_open_file_limit())
         bound = Machine.measured(self._ranks).bound(
@@ -321,25 +341,7 @@ class BatchFeed:
             return Bound(self._most_workers, "with more, one failed before")
         return bound
 
-    def _build_watchdog(self) -> Watchdog | None:
-        if self.policy.timeout_seconds is None:
-            return None
-        feed = weakref.ref(self)  # its thread must not keep the feed, and with it the workers, alive
-
-        def list_workers() -> list[int]:
-            found = feed()
-            return [] if found is None else found.worker_processes
-
-        def end_workers() -> None:
-            found = feed()
-            if found is not None:
-                found._end_workers()
-
-        return Watchdog(
-            self.policy.timeout_seconds, list_workers=list_workers, folder=self._folder, on_alarm=end_workers
-        )
-
-    def _end_workers(self) -> None:
+    def end_workers(self) -> None:
         """End workers that deliver nothing; called in the thread of the watchdog."""
         if self._pipes and self._is_waiting:
             self._is_overdue = True

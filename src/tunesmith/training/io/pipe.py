@@ -1,8 +1,5 @@
 """A PyTorch loader that can be told to take no more batches, and that says how its workers ended."""
 
-import multiprocessing
-import os
-import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
@@ -11,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from tunesmith.runtime.child_signals import without_child_signals
+from tunesmith.runtime.child_signals import kill_workers, start_workers
 from tunesmith.training.io.making import BatchMaker, MadeBatch, RowMarks, Task, WorkerStart, take_all
 from tunesmith.training.io.settings import LoaderSettings
 
@@ -105,12 +102,10 @@ class WorkerPipe:
     def start(self, plan: BatchPlan, position: int) -> None:
         """Begin with the batches of a plan from a position on; what is left of an earlier plan is thrown away."""
         self._taps.current = Tap(plan, position)
-        before = set(multiprocessing.active_children())
-        with without_child_signals(), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="This DataLoader will create")
-            self._iterator = iter(self._loader)
-        started = [child for child in multiprocessing.active_children() if child not in before]
-        self.workers = sorted(started, key=lambda child: child.pid or 0) or self.workers
+            self._iterator, started = start_workers(self._loader)
+        self.workers = started or self.workers
 
     def take(self) -> MadeBatch:
         """Return the next batch, waiting for it.
@@ -136,9 +131,7 @@ class WorkerPipe:
 
     def kill_workers(self) -> None:
         """End the workers at once, whatever they are stuck in."""
-        for worker in self.workers:
-            if worker.is_alive() and worker.pid is not None:
-                os.kill(worker.pid, signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
+        kill_workers(self.workers)
 
     def close(self) -> None:
         """Let the workers go."""

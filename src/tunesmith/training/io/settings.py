@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, cast
 
 from tunesmith.config.loading import LoadingConfig
-from tunesmith.data.pipeline import PreparedData
+from tunesmith.data.loading.datasets import ExampleDataset, PackedDataset
 
 DEFAULT_PREFETCH = 2
 """Batches that each worker makes ahead where nobody says otherwise, as in PyTorch."""
@@ -59,15 +59,12 @@ class LoaderPolicy:
         return self.tunes_workers or self.tunes_prefetch
 
 
-def resolve_policy(
-    loading: LoadingConfig, device_type: str, describe_row: DescribeRow = "row {}".format
-) -> LoaderPolicy:
+def resolve_policy(loading: LoadingConfig, device_type: str) -> LoaderPolicy:
     """Return the policy that the settings ask for.
 
     Args:
         loading: Settings; each of them a value or `auto`.
         device_type: Where the model computes, such as `cuda`.
-        describe_row: For messages.
     """
     workers, prefetch = loading.dataloader_num_workers, loading.dataloader_prefetch_factor
     return LoaderPolicy(
@@ -80,20 +77,25 @@ def resolve_policy(
         keeps_workers=_is_on(loading.dataloader_persistent_workers),
         max_restarts=loading.dataloader_restarts,
         timeout_seconds=loading.data_timeout_seconds or None,
-        describe_row=describe_row,
     )
 
 
-def describe_rows_of(data: PreparedData) -> DescribeRow:
-    """Return what says of a row (or packed row) of the training set where it comes from."""
+def describe_rows_of(dataset: Any, describe_source: Callable[[int], str]) -> DescribeRow:
+    """Return what says of a row (or packed row) of a data set where it comes from.
+
+    The row itself is not read: reading it may be what went wrong, and what has ended a worker would end the run.
+
+    Args:
+        dataset: Prepared rows, packed or not.
+        describe_source: Tells it of a `row_id`.
+    """
 
     def describe(index: int) -> str:
-        found = data.train[index] if data.train is not None and index < len(data.train) else None
-        if found is None:
-            return f"row {index}"
-        if isinstance(found, list):
-            return f"{data.describe_row(found[0]['row_id'])} (first of {len(found)} in a packed row)"
-        return data.describe_row(found["row_id"])
+        if not isinstance(dataset, PackedDataset):
+            return describe_source(int(dataset.row_ids[index]))
+        pieces, rows = dataset.packs[index], cast("ExampleDataset", dataset.examples)
+        first = describe_source(int(rows.row_ids[pieces[0].row]))
+        return f"{first} (first of {len(pieces)} in a packed row)"
 
     return describe
 

@@ -3,7 +3,7 @@
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -33,12 +33,14 @@ class DataPath:
     dataset: Any
     collator: Callable[[Any], Any]
     build_batches: Callable[[], EpochBatches]
-    pins_memory: bool = False
+    policy: LoaderPolicy = LoaderPolicy()  # noqa: RUF009 - frozen
+    """Of the run; its number of workers and of batches ahead are varied."""
+
     ranks: Ranks = Ranks()  # noqa: RUF009 - frozen
 
     def load(self, settings: LoaderSettings) -> EpochLoader:
         """Return a loader with these settings that gives up at the first trouble."""
-        policy = LoaderPolicy(start=settings, pins_memory=self.pins_memory, max_restarts=0)
+        policy = replace(self.policy, start=settings, tunes_workers=False, tunes_prefetch=False, max_restarts=0)
         return build_loader(self.dataset, self.collator, self.build_batches(), policy=policy, ranks=self.ranks)
 
 

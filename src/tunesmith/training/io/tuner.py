@@ -165,8 +165,6 @@ class Tuner:
 
     _floor: int = 0
     _prefetch_ceiling: int = _MOST_PREFETCH
-    worker_bytes: int | None = None
-    """Set by whoever measures it."""
 
     def restart(self, settings: LoaderSettings) -> None:
         """Begin anew with a loader that was changed for another reason."""
@@ -256,7 +254,7 @@ class Tuner:
         number = min(target, bound.workers)
         if number <= now.num_workers:
             return None
-        limited = f"; {target} are wanted, and there is {bound.reason}" if number < target else ""
+        limited = f"; {target} are wanted, {number} is the most ({bound.reason})" if number < target else ""
         reason = (
             f"{_waits(window)}: a batch takes {_time(window.made / window.batches)} to make and "
             f"{_time(window.model_seconds)} to learn from{limited}"
@@ -299,7 +297,6 @@ class Tuner:
         return Demand(
             cpu_share=window.made_cpu / max(window.made, 1e-9),
             model_cpus=max(0.0, window.process_cpu - in_process) / model_seconds,
-            worker_bytes=self.worker_bytes,
         )
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 
 from tunesmith.config import RunConfig
-from tunesmith.errors import DataError
+from tunesmith.errors import ConfigError, DataError
 from tunesmith.runtime.memory import cpu_quota
 from tunesmith.runtime.optional import require
 from tunesmith.training.assembly import RunParts, assemble_trainer
@@ -100,8 +101,14 @@ def tune_io(config: RunConfig, options: TuningOptions) -> TuningReport:
     """Measure how the loader of a run should be set.
 
     Raises:
+        ConfigError: The rows of the run are streamed.
         DataError: The run has no rows to train on.
     """
+    if config.data.streaming:
+        raise ConfigError(
+            "`tunesmith tune io` measures how prepared rows are loaded, and `streaming: true` reads rows as they come. "
+            "Measure without it, or compare the `data_wait_share` of short runs with different dataloader_num_workers."
+        )
     with TemporaryDirectory(prefix="tunesmith-tune-") as folder:
         # Trainer makes its folder; that of the run is not touched.
         training = replace(config.training, output_dir=folder)
@@ -138,7 +145,7 @@ def data_path(trainer: ObjectiveTrainer) -> DataPath:
         trainer.train_dataset,
         trainer.data_collator,
         build_batches,
-        pins_memory=trainer.plan.loading.pins_memory,
+        trainer.get_train_dataloader().feed.policy,
     )
 
 
@@ -179,10 +186,12 @@ def run_model(trainer: ObjectiveTrainer) -> Model:
 def measure_model(model: Model, path: DataPath) -> float:
     """Return the seconds that a model takes for a batch, median without the first."""
     seconds = []
-    for batch in itertools.islice(path.load(LoaderSettings()), _MEASURED_BATCHES):
-        begin = perf_counter()
-        model(batch)
-        seconds.append(perf_counter() - begin)
+    loader = path.load(LoaderSettings())
+    with closing(loader.feed):
+        for batch in itertools.islice(loader, _MEASURED_BATCHES):
+            begin = perf_counter()
+            model(batch)
+            seconds.append(perf_counter() - begin)
     return median(seconds[1:] or seconds)
 
 

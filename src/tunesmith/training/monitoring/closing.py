@@ -2,6 +2,7 @@
 
 import math
 
+from tunesmith.training.io.bounds import Demand
 from tunesmith.training.io.feed import BatchFeed
 from tunesmith.training.io.tuner import HEADROOM, TARGET_WAIT
 from tunesmith.training.monitoring.account import DATA, PhaseTimes
@@ -15,9 +16,7 @@ def render_feeding(times: PhaseTimes, feed: BatchFeed, process: int = 0) -> str:
         feed: Of this process.
         process: Number of this process.
     """
-    share, longest = times.longest_wait()
-    who = f" in process {longest}, which waited most" if len(times.seconds) > 1 else ""
-    parts = [f"Data waiting {share:.1%} of {render_minutes(times.mean_seconds)}{who}"]
+    parts = [_waiting(times)]
     own = times.seconds[process]
     record, settings = feed.record, feed.settings
     model_seconds = sum(own) - own[DATA]
@@ -29,8 +28,27 @@ def render_feeding(times: PhaseTimes, feed: BatchFeed, process: int = 0) -> str:
         parts.append(f"workers were {settings.num_workers}{_chosen(feed)}")
         needed = math.ceil(taken / made * HEADROOM)
         if own[DATA] / sum(own) > TARGET_WAIT and needed > settings.num_workers:
-            parts.append(f"with {needed} it would keep up")
+            parts.append(_advise(feed, needed))
     return f"{'; '.join(parts)}."
+
+
+def render_streaming(times: PhaseTimes, num_workers: int) -> str:
+    """Return a sentence about the time that a run waited for rows that it read on the way."""
+    return f"{_waiting(times)}; workers were {num_workers}."
+
+
+def _waiting(times: PhaseTimes) -> str:
+    share, longest = times.longest_wait()
+    who = f" in process {longest}, which waited most" if len(times.seconds) > 1 else ""
+    return f"Data waiting {share:.1%} of {render_minutes(times.mean_seconds)}{who}"
+
+
+def _advise(feed: BatchFeed, needed: int) -> str:
+    """Return whether so many workers would help: those that a machine has no room for would not."""
+    bound = feed.find_bound(Demand(cpu_share=feed.record.made_cpu_seconds / feed.record.made_seconds))
+    if needed <= bound.workers:
+        return f"with {needed} it would keep up"
+    return f"it would take {needed} to keep up, and the most here is {bound.workers} ({bound.reason})"
 
 
 def render_minutes(seconds: float) -> str:

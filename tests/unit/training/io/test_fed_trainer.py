@@ -41,6 +41,21 @@ def test_what_was_learnt_is_saved_when_rows_cannot_be_read_and_the_run_goes_on_f
     assert largest_difference(weights(whole.model), weights(again.model)) == 0.0
 
 
+def test_rows_that_an_evaluation_cannot_read_cost_nothing_that_was_learnt(tmp_path):
+    evals = Fragile(uneven_rows(6))
+    evals.broken = frozenset([3])
+    plan = {"describe_source": "row {} of the file".format}
+    evals.row_ids = range(100, 200)
+    trainer = tiny_trainer(tmp_path, uneven_rows(12), evals=evals, plan=plan, eval_strategy="steps", eval_steps=2)
+    with pytest.raises(FeedError, match="failed at row 103 of the file with ValueError") as caught:
+        trainer.train()
+    assert "All is saved up to step 2" in str(caught.value)
+    assert resolve_resume_point(setting=True, output_dir=tmp_path).manifest.step == 2
+    with pytest.raises(FeedError, match="failed at row 103 of the file") as caught:
+        tiny_trainer(tmp_path / "later", uneven_rows(12), evals=evals, plan=plan).evaluate()
+    assert "saved" not in str(caught.value)
+
+
 def test_nothing_is_saved_before_the_first_step(tmp_path):
     trainer = fragile_trainer(tmp_path, broken=[0])
     with pytest.raises(FeedError, match="No step had been taken"):

@@ -87,7 +87,7 @@ def test_the_least_number_of_workers_that_keeps_up_is_found(model, make, least):
 def test_workers_are_bounded_and_the_reason_says_by_what():
     run = Run(model=0.1, make=0.5, most=2)
     assert run.go(200).num_workers == 2
-    assert "6 are wanted, and there is what the test says" in run.log[0].reason
+    assert "6 are wanted, 2 is the most (what the test says)" in run.log[0].reason
 
 
 def test_workers_that_make_nothing_faster_are_taken_back_and_not_asked_for_again():

@@ -1,9 +1,9 @@
 import pytest
 
-from tests.unit.training.io.sources import Rows, feed_of
+from tests.unit.training.io.sources import Rows, feed_of, plan_of
 from tunesmith.training.io.settings import LoaderSettings
 from tunesmith.training.monitoring.account import PHASES, PhaseTimes
-from tunesmith.training.monitoring.closing import render_feeding, render_minutes
+from tunesmith.training.monitoring.closing import render_feeding, render_minutes, render_streaming
 
 
 def seconds(**named):
@@ -12,7 +12,9 @@ def seconds(**named):
 
 def fed(batches, made_seconds, workers=0, **policy):
     feed = feed_of(Rows(), workers, **policy)
+    feed.open(plan_of(32))
     feed.record.batches, feed.record.made_seconds = batches, made_seconds
+    feed._most_workers = 2
     return feed
 
 
@@ -23,6 +25,16 @@ def test_a_run_that_waited_is_told_how_many_workers_would_keep_up():
         "Data waiting 31.0% of 14m02s; the loader makes 5.1 batches/s and the model takes 7.4; "
         "workers were 0 (dataloader_num_workers); with 2 it would keep up."
     )
+
+
+def test_more_workers_than_there_is_room_for_are_not_promised():
+    text = render_feeding(PhaseTimes([seconds(data=900.0, forward=300.0)]), fed(1000, 900.0))
+    assert text.endswith("; it would take 4 to keep up, and the most here is 2 (with more, one failed before).")
+
+
+def test_a_stream_says_how_long_it_was_waited_for():
+    times = PhaseTimes([seconds(data=2.0, forward=8.0)])
+    assert render_streaming(times, 3) == "Data waiting 20.0% of 10.0s; workers were 3."
 
 
 def test_a_run_that_did_not_wait_needs_nothing():
