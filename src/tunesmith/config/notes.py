@@ -176,9 +176,15 @@ def _while_streaming(config: "RunConfig") -> Iterator[Unused]:
         return
     if config.loading.disable_shuffling or config.loading.train_sampling_strategy == "sequential":
         yield ("buffer_size",), "rows are not shuffled"
-    if not data.eval_dataset:
-        keys = ("preprocessing_num_workers", "overwrite_cache", "dataset_cache_dir")
-        yield keys, "`streaming: true` keeps nothing, and its workers are those of `dataloader_num_workers`"
+    if not data.eval_dataset:  # whose rows are prepared and loaded as those of other runs are
+        yield (
+            ("preprocessing_num_workers", "overwrite_cache", "dataset_cache_dir"),
+            "`streaming: true` keeps nothing, and its workers are those of `dataloader_num_workers`",
+        )
+        yield (
+            ("dataloader_restarts", "dataloader_persistent_workers"),
+            "`streaming: true` has the same workers to the end, and stops at the first that fails",
+        )
 
 
 def _with_a_token_budget(config: "RunConfig") -> Iterator[Unused]:

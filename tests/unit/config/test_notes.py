@@ -40,6 +40,13 @@ def test_a_plain_run_needs_no_notes(load):
             ),
         ),
         (
+            {"streaming": True, "max_steps": 5, "dataloader_restarts": 4},
+            (
+                "`dataloader_restarts: 4` is not used: `streaming: true` has the same workers to the end, and stops at "
+                "the first that fails."
+            ),
+        ),
+        (
             {"run_name": "x", "project": "y", "report_to": "none"},
             "`run_name: x`, `project: y` are not used: `report_to` names no tracker.",
         ),

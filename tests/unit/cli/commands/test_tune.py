@@ -61,3 +61,9 @@ def test_the_log_of_an_earlier_run_knows_the_speed_of_the_model(run_file, capsys
 def test_mistakes_are_refused(words, message, capsys):
     assert main(["tune", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_rows_that_are_streamed_are_not_measured(run_file, capsys):
+    words = ["tune", "io", str(run_file), "streaming=true", "max_steps=2"]
+    assert main(words) == 2
+    assert "measures how prepared rows are loaded" in capsys.readouterr().err
