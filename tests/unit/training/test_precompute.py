@@ -2,13 +2,16 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from tests.tiny.processes import run_processes
 from tests.tiny.runs import tiny_run, write_dataset, write_model
-from tunesmith.runtime.ranks import Ranks
+from tests.tiny.training import largest_difference, weights
+from tunesmith.runtime.ranks import Ranks, current_ranks
 from tunesmith.training import precompute
 from tunesmith.training.assembly import assemble_trainer
 from tunesmith.training.precompute import Precomputed, precompute_reference
@@ -174,3 +177,24 @@ def test_values_are_taken_from_the_cache_by_all_processes_or_by_none(folder, mon
     two = replace(parts, ranks=Ranks(rank=0, local_rank=0, world_size=2, local_world_size=1))
     found = precompute._Store(two, trainer, parts.objective.reference)._find(file, len(parts.data.train))
     assert (found is not None) == others_find_it
+
+
+def train_in_processes(folder, cache, batch_size):
+    settings = {"stage": "dpo", "dataset": "pairs", "num_train_epochs": 2, "precompute_reference": True}
+    settings |= {"per_device_train_batch_size": int(batch_size), "per_device_eval_batch_size": 2}
+    settings |= {"output_dir": str(Path(folder) / cache), "dataset_cache_dir": str(Path(folder) / cache)}
+    result = run_training(tiny_run(Path(folder), **settings))
+    if current_ranks().is_main:
+        torch.save(weights(result.trainer.model), Path(folder) / f"{cache}.pt")
+
+
+@pytest.mark.processes
+def test_two_processes_compute_what_one_computes(folder):
+    """Ten rows in five batches: one process has three of them, the other two."""
+    train_in_processes(folder, "one", 4)
+    run_processes("tests.unit.training.test_precompute:train_in_processes", [str(folder), "two", "2"])
+    expected, found = (torch.load(folder / f"{name}.pt") for name in ("one", "two"))
+    assert largest_difference({key.removeprefix("module."): each for key, each in found.items()}, expected) < 1e-4
+    (one,), (two,) = ((folder / name).glob("reference-*.npy") for name in ("one", "two"))
+    assert one.name == two.name
+    np.testing.assert_allclose(np.load(two), np.load(one), atol=1e-4)
