@@ -39,7 +39,7 @@ def load_data_run(words: Sequence[str], *, purpose: str | None = None, shows_bad
 
     source, overrides = parse_command_line(expand_recipe(words))
     if shows_bad_rows:
-        overrides = [*overrides, "bad_rows=skip"]
+        overrides = (*overrides, "bad_rows=skip")
     config = load_config(source, overrides, purpose="read")
     from tunesmith.data.chat import resolve_template
     from tunesmith.data.pipeline import prepare_data

@@ -26,7 +26,7 @@ def start_workers(loader: DataLoader[Any]) -> tuple[Iterator[Any], list[BaseProc
     with _without_handler():
         workers: Any = iter(loader)
         if workers._worker_pids_set:  # not a second time for workers that are kept
-            signal_handling._remove_worker_pids(id(workers))
+            signal_handling._remove_worker_pids(id(workers))  # type: ignore[attr-defined]
             workers._worker_pids_set = False
     started = [child for child in multiprocessing.active_children() if child not in before]
     return workers, sorted(started, key=lambda child: child.pid or 0)

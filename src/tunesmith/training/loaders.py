@@ -124,6 +124,7 @@ class EpochLoader(DataLoader[Any]):
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         """Yield the batches of an epoch straight from the feed: PyTorch's way around costs as much as a small batch."""
+        assert self.batch_sampler is not None, "given when it was made"
         for (position,) in self.batch_sampler:
             yield self.feed.take(position)
 

@@ -185,12 +185,13 @@ def _digest_weights(policy: nn.Module, reference: ReferencePolicy) -> str:
 
 def _plain_tensors(weight: Tensor) -> Iterator[Tensor]:
     """Yield what a weight is made of: a compressed one is a tensor of codes and others of scales."""
-    if not is_traceable_wrapper_subclass(weight):
+    wrapper: Any = weight
+    if not is_traceable_wrapper_subclass(wrapper):
         yield weight
         return
-    names, _ = weight.__tensor_flatten__()
+    names, _ = wrapper.__tensor_flatten__()
     for name in names:
-        yield from _plain_tensors(getattr(weight, name))
+        yield from _plain_tensors(getattr(wrapper, name))
 
 
 def _describe_model(model: nn.Module) -> bytes:

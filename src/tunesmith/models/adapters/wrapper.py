@@ -102,7 +102,8 @@ class KeptAdapter(PeftModel):
 
 def keep_adapter(model: PeftModel, record: BaseRecord, *, begins: str = "default") -> KeptAdapter:
     """Make a peft model one that saves its record and plain LoRA; nothing else about it changes."""
-    model.__class__ = _kept_class(type(model))
+    original: Any = type(model)
+    model.__class__ = _kept_class(original)
     assert isinstance(model, KeptAdapter), "the class was just given"
     model.record, model.first_factors, model.begins = record, {}, begins
     return model

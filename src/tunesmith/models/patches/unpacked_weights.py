@@ -12,7 +12,7 @@ from importlib import import_module
 
 def keep_weights_unpacked() -> None:
     """Make 4-bit layers that are built from now on keep the layout in which they can be read."""
-    import_module("bitsandbytes.nn.modules").has_avx512bf16 = _has_no_packed_kernel
+    import_module("bitsandbytes.nn.modules").has_avx512bf16 = _has_no_packed_kernel  # type: ignore[attr-defined]
 
 
 def _has_no_packed_kernel() -> bool:
