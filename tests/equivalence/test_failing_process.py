@@ -28,6 +28,7 @@ def train(folder):
     assert min(sum(process) for process in trainer.meter.phase_seconds.seconds) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_all_processes_stop_where_one_has_no_batch(tmp_path):
     run_processes("tests.equivalence.test_failing_process:train", [str(tmp_path)], timeout_seconds=120)

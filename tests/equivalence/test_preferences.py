@@ -180,7 +180,13 @@ def train_in_processes(folder, kind, tuning, batch_size):
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("kind", "tuning", "batch_size"),
-    [("dpo", "lora", "4"), ("kto", "full", "1"), ("rm", "full", "4"), ("rm", "lora", "1")],
+    [
+        ("kto", "full", "1"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (("dpo", "lora", "4"), ("rm", "full", "4"), ("rm", "lora", "1"))
+        ),
+    ],
 )
 def test_two_processes_train_what_one_trains(tmp_path, whole, kind, tuning, batch_size):
     """20 rows in steps of 8: one process is short of rows in the last one and gets fillers."""

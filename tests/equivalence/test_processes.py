@@ -55,7 +55,7 @@ def one_process(tmp_path_factory):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("batch_size", "accumulation"), [(4, 1), (1, 4)])
+@pytest.mark.parametrize(("batch_size", "accumulation"), [(4, 1), pytest.param(1, 4, marks=pytest.mark.slow)])
 def test_two_processes_train_what_one_trains(tmp_path, one_process, batch_size, accumulation):
     run_processes("tests.equivalence.test_processes:train", [str(tmp_path), str(batch_size), str(accumulation)])
     assert losses_of(tmp_path) == pytest.approx(losses_of(one_process), abs=1e-5)

@@ -88,6 +88,7 @@ def test_a_run_that_did_not_stream_cannot_go_on_streaming(folder):
         run(folder, "plain", resume_from_checkpoint=True, max_steps=9)
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_two_processes_share_the_rows_and_end_together(folder, tmp_path):
     run_processes("tests.equivalence.test_streaming:run_of_two", [str(folder), str(tmp_path)])

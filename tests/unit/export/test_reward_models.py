@@ -73,6 +73,7 @@ def export(model, out, *adapters, **settings):
     return export_model(load_config(values, purpose="export", environ={}))
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_fresh_process_with_transformers_alone_gives_the_scores_of_training(base, adapter, tmp_path):
     folder, expected = adapter

@@ -188,6 +188,7 @@ def train_in_processes(folder, cache, batch_size):
         torch.save(weights(result.trainer.model), Path(folder) / f"{cache}.pt")
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_two_processes_compute_what_one_computes(folder):
     """Ten rows in five batches: one process has three of them, the other two."""
