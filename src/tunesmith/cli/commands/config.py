@@ -4,10 +4,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from tunesmith.cli import output
+from tunesmith.cli.actions import run_action
 from tunesmith.config.command_line import parse_command_line
 from tunesmith.config.load import load_config
 from tunesmith.config.settings import GROUPS, all_settings
-from tunesmith.config.suggestions import render_suggestion
 from tunesmith.errors import ConfigError
 
 SUMMARY = "check, show or start a configuration file"
@@ -16,7 +16,7 @@ HELP = """
 usage: tunesmith config check FILE [key=value ...]   every problem of a file, without training; exit code 2 if any
        tunesmith config show FILE [key=value ...]    every value and where it came from
        tunesmith config show FILE --changed          only those that differ from the defaults
-       tunesmith config new STAGE                    a commented file to start from (STAGE is pt or sft)
+       tunesmith config new STAGE                    a commented file to start from (STAGE: pt, sft, rm, dpo or kto)
        tunesmith config schema                       JSON schema, for completion and checks in editors
        tunesmith config reference                    the options reference (docs/options.md)
 
@@ -29,14 +29,7 @@ Nothing here loads a model or any large library.
 
 def run(arguments: Sequence[str]) -> int:
     """Run one of the actions and return the exit code."""
-    if not arguments:
-        output.show_text(HELP.strip())
-        return 0
-    action, rest = arguments[0], list(arguments[1:])
-    if action not in _ACTIONS:
-        hint = render_suggestion(action, _ACTIONS)
-        raise ConfigError(f"there is no action '{action}'; allowed is one of {', '.join(_ACTIONS)}.{hint}")
-    return _ACTIONS[action](rest)
+    return run_action(arguments, _ACTIONS, HELP)
 
 
 def _check(words: list[str]) -> int:

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunesmith.cli import output
+from tunesmith.cli.actions import run_action
 from tunesmith.cli.data_arguments import load_data_run
 from tunesmith.cli.flags import take_switches, take_value
-from tunesmith.config.suggestions import render_suggestion
-from tunesmith.errors import ConfigError
 
 if TYPE_CHECKING:
     from tunesmith.cli.data_arguments import DataRun
@@ -38,14 +37,7 @@ PICTURE = "data_lengths.png"
 
 def run(arguments: Sequence[str]) -> int:
     """Run one of the actions and return the exit code."""
-    if not arguments:
-        output.show_text(HELP.strip())
-        return 0
-    action, rest = arguments[0], list(arguments[1:])
-    if action not in _ACTIONS:
-        hint = render_suggestion(action, _ACTIONS)
-        raise ConfigError(f"there is no action '{action}'; allowed is one of {', '.join(_ACTIONS)}.{hint}")
-    return _ACTIONS[action](rest)
+    return run_action(arguments, _ACTIONS, HELP)
 
 
 def _report(words: list[str]) -> int:

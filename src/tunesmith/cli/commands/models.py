@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tunesmith.cli import output
+from tunesmith.cli.actions import run_action
 from tunesmith.cli.model_arguments import expand_model_arguments
-from tunesmith.config.suggestions import render_suggestion
-from tunesmith.errors import ConfigError
 
 if TYPE_CHECKING:
     from tunesmith.config import RunConfig
@@ -27,14 +26,7 @@ _FLAGS = {"--adapter": "adapter_name_or_path"}
 
 def run(arguments: Sequence[str]) -> int:
     """Run one of the actions and return the exit code."""
-    if not arguments:
-        output.show_text(HELP.strip())
-        return 0
-    action, rest = arguments[0], list(arguments[1:])
-    if action not in _ACTIONS:
-        hint = render_suggestion(action, _ACTIONS)
-        raise ConfigError(f"there is no action '{action}'; allowed is one of {', '.join(_ACTIONS)}.{hint}")
-    return _ACTIONS[action](rest)
+    return run_action(arguments, _ACTIONS, HELP)
 
 
 def _inspect(arguments: list[str]) -> int:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunesmith.cli import output
+from tunesmith.cli.actions import run_action
 from tunesmith.cli.flags import take_switches, take_value
 from tunesmith.config.suggestions import render_suggestion
 from tunesmith.errors import ConfigError, TemplateError
@@ -35,14 +36,7 @@ Exit code 3: the two differ on an ordinary conversation.
 
 def run(arguments: Sequence[str]) -> int:
     """Run one of the actions and return the exit code."""
-    if not arguments:
-        output.show_text(HELP.strip())
-        return 0
-    action, rest = arguments[0], list(arguments[1:])
-    if action not in _ACTIONS:
-        hint = render_suggestion(action, _ACTIONS)
-        raise ConfigError(f"there is no action '{action}'; allowed is one of {', '.join(_ACTIONS)}.{hint}")
-    return _ACTIONS[action](rest)
+    return run_action(arguments, _ACTIONS, HELP)
 
 
 def _list(words: list[str]) -> int:
