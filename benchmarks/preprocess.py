@@ -6,8 +6,8 @@ What is timed goes from rows in a file to rows that a trainer can use, with noth
 only `encode_batch_fast` on the finished text. Tools prepare rows in one process, with the tokenizer's own threads off
 (`--threads` leaves them on), so that tokens per CPU second compare the work and not the use of cores.
 
-Without `--data` the rows are made on the spot: common words, with the length profile of a thousand alpaca rows (see
-`benchmarks.rows`: answers of 107 tokens in the median, 258 in the third quartile, 595 at most).
+Without `--data` the rows are made on the spot, with the length profile of a thousand alpaca rows (answers of 107 tokens
+in the median, 258 in the third quartile, 595 at most) and as many different words as real text (`benchmarks.prose`).
 """
 
 import argparse
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks import machine, rows
+from benchmarks import machine, prose, rows
 from benchmarks.preprocess_contestants.stopwatch import PreprocessJob
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -76,7 +76,7 @@ def _prepare_job(options: argparse.Namespace, folder: Path) -> PreprocessJob:
     made = (
         rows.load_rows(options.data, options.rows, options.seed)
         if options.data
-        else rows.make_rows(options.rows, options.seed)
+        else prose.make_prose_rows(options.rows, options.seed)
     )
     (folder / "rows.json").write_text(json.dumps(made, ensure_ascii=False), encoding="utf-8")
     with (folder / "conversations.jsonl").open("w", encoding="utf-8") as file:

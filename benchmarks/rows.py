@@ -12,8 +12,8 @@ Row = dict[str, str]
 # Length quantiles, in tokens, of the questions and answers of a thousand alpaca-style rows (the chat template's own
 # tokens not counted). Real text has this long tail; equal lengths would hide what padding costs.
 _QUANTILES = (0.0, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 1.0)
-_QUESTION_TOKENS = (6, 9, 10, 13, 17, 24, 35, 45, 89, 167)
-_ANSWER_TOKENS = (2, 9, 12, 26, 107, 258, 360, 397, 509, 595)
+QUESTION_TOKENS = (6, 9, 10, 13, 17, 24, 35, 45, 89, 167)
+ANSWER_TOKENS = (2, 9, 12, 26, 107, 258, 360, 397, 509, 595)
 
 _TEMPLATE_TOKENS = 34
 """Of a question and an answer, with the template's own system message."""
@@ -27,7 +27,7 @@ before must through years where much your way well down should because each just
 very make world still own see men work long here get both between life being under three never day same another know
 while last might us great old year off come since go against came right
 """
-_WORDS = _WORD_TEXT.split()
+COMMON_WORDS = _WORD_TEXT.split()
 
 
 def load_rows(path: Path, count: int, seed: int) -> list[Row]:
@@ -67,9 +67,9 @@ def make_rows(count: int, seed: int) -> list[Row]:
     source = random.Random(seed)  # noqa: S311
     return [
         {
-            "instruction": _make_text(source, _draw_length(source, _QUESTION_TOKENS)),
+            "instruction": _make_text(source, draw_length(source, QUESTION_TOKENS)),
             "input": "",
-            "output": _make_text(source, _draw_length(source, _ANSWER_TOKENS)),
+            "output": _make_text(source, draw_length(source, ANSWER_TOKENS)),
         }
         for _ in range(count)
     ]
@@ -96,7 +96,7 @@ def make_rows_of_mean(count: int, mean_tokens: int, limit: int, seed: int) -> li
     return rows
 
 
-def _draw_length(source: random.Random, lengths: Sequence[int]) -> int:
+def draw_length(source: random.Random, lengths: Sequence[int]) -> int:
     """Return a length drawn from quantiles, linear between two of them."""
     place = source.random()
     upper = min(bisect_right(_QUANTILES, place), len(_QUANTILES) - 1)
@@ -106,4 +106,4 @@ def _draw_length(source: random.Random, lengths: Sequence[int]) -> int:
 
 
 def _make_text(source: random.Random, tokens: int) -> str:
-    return " ".join(source.choices(_WORDS, k=max(tokens, 1)))
+    return " ".join(source.choices(COMMON_WORDS, k=max(tokens, 1)))

@@ -168,28 +168,33 @@ def test_a_resumed_run_ends_like_one_that_was_not_interrupted(tmp_path, kind, tu
     assert log_of(second) == expected[1]
 
 
-def train_in_processes(folder, kind, tuning, batch_size):
-    rows = {"per_device_train_batch_size": int(batch_size), "gradient_accumulation_steps": 4 // int(batch_size)}
-    trainer = build_trainer(folder, kind, tuning=tuning, ranks=current_ranks(), **rows)
-    trainer.train()
-    if current_ranks().is_main:
-        torch.save(weights(trainer.model), Path(folder) / "weights.pt")
-        (Path(folder) / "log.json").write_text(json.dumps(log_of(trainer)))
+CASES = [("kto", "full", 1), ("dpo", "lora", 4), ("rm", "full", 4), ("rm", "lora", 1)]
+
+
+def train_in_processes(folder):
+    """Train every case in the processes that are there."""
+    for kind, tuning, batch_size in CASES:
+        place = Path(folder) / f"{kind}-{tuning}"
+        rows = {"per_device_train_batch_size": batch_size, "gradient_accumulation_steps": 4 // batch_size}
+        trainer = build_trainer(place, kind, tuning=tuning, ranks=current_ranks(), **rows)
+        trainer.train()
+        if current_ranks().is_main:
+            place.mkdir(exist_ok=True)
+            torch.save(weights(trainer.model), place / "weights.pt")
+            (place / "log.json").write_text(json.dumps(log_of(trainer)))
+
+
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two")
+    run_processes("tests.equivalence.test_preferences:train_in_processes", [str(folder)])
+    return folder
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(
-    ("kind", "tuning", "batch_size"),
-    [
-        ("kto", "full", "1"),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (("dpo", "lora", "4"), ("rm", "full", "4"), ("rm", "lora", "1"))
-        ),
-    ],
-)
-def test_two_processes_train_what_one_trains(tmp_path, whole, kind, tuning, batch_size):
+@pytest.mark.parametrize(("kind", "tuning"), [case[:2] for case in CASES])
+def test_two_processes_train_what_one_trains(two_processes, whole, kind, tuning):
     """20 rows in steps of 8: one process is short of rows in the last one and gets fillers."""
-    run_processes("tests.equivalence.test_preferences:train_in_processes", [str(tmp_path), kind, tuning, batch_size])
-    found = torch.load(tmp_path / "weights.pt"), json.loads((tmp_path / "log.json").read_text())
+    place = two_processes / f"{kind}-{tuning}"
+    found = torch.load(place / "weights.pt"), json.loads((place / "log.json").read_text())
     assert_same(found, whole(kind, tuning))

@@ -47,8 +47,12 @@ def losses_of(result):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"packing": True}, {"dataset": "texts", "stage": "pt", "padding_free": False}],
-    ids=["packed", "documents"],
+    [
+        pytest.param({"packing": True}, id="packed"),
+        pytest.param(
+            {"dataset": "texts", "stage": "pt", "padding_free": False}, id="documents", marks=pytest.mark.slow
+        ),
+    ],
 )
 def test_a_resumed_run_goes_on_with_the_very_next_batch(folder, request, settings):
     name = request.node.callspec.id

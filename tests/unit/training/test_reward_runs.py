@@ -37,8 +37,9 @@ def scores_of(trainer, rows):
         return objective.scorer.score(model, inputs, batch["last_positions"])[0].tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.processes
-@pytest.mark.parametrize("tuning", ["lora", pytest.param("full", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("tuning", ["lora", "full"])
 def test_the_command_in_a_fresh_process_gives_the_scores_of_training(folder, tuning):
     result = train(folder, finetuning_type=tuning, lora_rank=4 if tuning == "lora" else None)
     trainer = result.trainer

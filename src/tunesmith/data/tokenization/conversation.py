@@ -12,7 +12,7 @@ from tunesmith.data.chat.template import ChatTemplate
 from tunesmith.data.records import Conversation, Dropped, Message, Record
 from tunesmith.data.tokenization.encoded import EncodedRow, EncodingOptions
 from tunesmith.data.tokenization.masks import learnt_pieces, trained_spans
-from tunesmith.data.tokenization.pieces import PieceEncoder, build_piece_encoder
+from tunesmith.data.tokenization.pieces import Ids, PieceEncoder, build_piece_encoder
 from tunesmith.data.tokenization.truncation import Truncator
 
 _NOTHING_TO_LEARN = Dropped("no answer to learn from")
@@ -69,12 +69,12 @@ class ConversationEncoder:
         ]
         return rows or _NOTHING_TO_LEARN
 
-    def _fit(self, row: _Row, ids: list[list[int]]) -> EncodedRow | Dropped:
+    def _fit(self, row: _Row, ids: list[Ids]) -> EncodedRow | Dropped:
         length = sum(map(len, ids))
         if length > self._options.cutoff_len:
             if length - len(ids[-1]) > self._options.cutoff_len:
                 return self._truncator.fit(row.conversation, only_last=row.only_last)
-            ids = [*ids[:-1], []]  # only what follows the last end marker is too much: nothing is lost
+            ids = [*ids[:-1], ids[-1][:0]]  # only what follows the last end marker is too much: nothing is lost
         return build_row(ids, self._options.train_on_prompt)
 
     @staticmethod
@@ -88,11 +88,11 @@ class ConversationEncoder:
         return kept
 
 
-def build_row(ids: Sequence[Sequence[int]], train_on_prompt: bool) -> EncodedRow:
+def build_row(ids: Sequence[Ids], train_on_prompt: bool) -> EncodedRow:
     """Return the row of pieces that all fit; pieces at odd places are learnt."""
-    flat = list(chain.from_iterable(ids))
+    flat = np.concatenate(ids)
     spans = [0, len(flat)] if train_on_prompt else trained_spans(ids)
-    return EncodedRow(np.array(flat, dtype=np.int32), np.array(spans, dtype=np.int32))
+    return EncodedRow(flat, np.array(spans, dtype=np.int32))
 
 
 def probe_rows(template: ChatTemplate) -> list[list[str]]:

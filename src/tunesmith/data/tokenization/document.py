@@ -7,7 +7,7 @@ from transformers import PreTrainedTokenizerBase
 
 from tunesmith.data.records import Document, Dropped, Record
 from tunesmith.data.tokenization.encoded import NOTHING_LOST, EncodedRow, EncodingOptions, Truncation
-from tunesmith.data.tokenization.pieces import build_piece_encoder
+from tunesmith.data.tokenization.pieces import Ids, build_piece_encoder
 from tunesmith.errors import DataError
 
 _CUT: frozenset[Truncation] = frozenset({"answer_cut", "end_marker_lost"})
@@ -27,8 +27,8 @@ class DocumentEncoder:
                 "Name one of its tokens as eos_token in the tokenizer_config.json of the model."
             )
         self._options = options
-        self._start_ids = _start_ids(tokenizer)
-        self._end_id = tokenizer.eos_token_id
+        self._start_ids = np.array(_start_ids(tokenizer), dtype=np.int32)
+        self._end_id = np.array([tokenizer.eos_token_id], dtype=np.int32)
         self._pieces = build_piece_encoder(tokenizer, ())
 
     def encode(self, records: Sequence[Record]) -> list[list[EncodedRow] | Dropped]:
@@ -38,11 +38,11 @@ class DocumentEncoder:
             raise TypeError("a document encoder was given records that are not documents")
         return [[self._encode_ids(ids)] for (ids,) in self._pieces.encode(texts)]
 
-    def _encode_ids(self, ids: list[int]) -> EncodedRow:
-        whole = [*self._start_ids, *ids, self._end_id]
+    def _encode_ids(self, ids: Ids) -> EncodedRow:
+        whole = np.concatenate([self._start_ids, ids, self._end_id])
         limit = self._options.cutoff_len
         fits = self._options.packing or len(whole) <= limit
-        input_ids = np.array(whole if fits else whole[:limit], dtype=np.int32)
+        input_ids = whole if fits else whole[:limit]
         spans = np.array([0, len(input_ids)], dtype=np.int32)
         return EncodedRow(input_ids, spans, NOTHING_LOST if fits else _CUT)
 

@@ -4,7 +4,7 @@ A row is held as pieces of text that alternate, `[prompt, answer, prompt, answer
 place is learnt. The number of pieces is odd, and pieces may be empty.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 
 from tunesmith.data.chat.segment import Segment
 from tunesmith.data.records import Message
@@ -35,7 +35,7 @@ def learnt_pieces(row: Sequence[Segment], messages: Sequence[Message], *, only_l
     return pieces
 
 
-def trained_spans(pieces: Sequence[Sequence[int]]) -> list[int]:
+def trained_spans(pieces: Sequence[Sized]) -> list[int]:
     """Return the flattened half-open ranges that the learnt pieces take.
 
     Args:

@@ -5,7 +5,8 @@ Pieces may hold marks (`chat.literals.MARK`) where no token may reach over: ther
 Two ways, both with the border between prompt and answer always between two tokens:
 
 `ApartEncoder` tokenises every piece by itself, in large batches. That is right, and fastest, for tokenizers that treat
-a text the same wherever it stands (byte-level BPE: GPT-2, Qwen, Llama 3; also Gemma).
+a text the same wherever it stands (byte-level BPE: GPT-2, Qwen, Llama 3; also Gemma). Words that come again are looked
+up (`remembered`).
 
 `TogetherEncoder` tokenises the row in one go and finds the borders by offsets. It is for tokenizers that put a space
 before a text or swallow the space around a special token (Llama 2, Phi 3), where pieces by themselves come out
@@ -19,13 +20,18 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, islice
 from typing import NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from tunesmith.data.chat.literals import MARK
+from tunesmith.data.tokenization.engine import prepared_engine
+from tunesmith.data.tokenization.remembered import RememberingTokenizer
+
+Ids = NDArray[np.int32]
+"""Ids of a piece. Shape [tokens]; not to be written to."""
 
 Offsets = Sequence[tuple[int, int]]
-_SHORT_TEXT = 16
-_SHORT_TEXTS_KEPT = 4096
 _ANCHORS = ("\n", ",", "x", "。", "0")
 
 
@@ -39,7 +45,7 @@ class PieceIds(NamedTuple):
 class PieceEncoder(Protocol):
     """Turns the pieces of rows into ids. Implementations can be pickled."""
 
-    def encode(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+    def encode(self, rows: Sequence[Sequence[str]]) -> list[list[Ids]]:
         """Return the ids of each piece of each row."""
         ...
 
@@ -53,29 +59,16 @@ class ApartEncoder:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
-        self._short: dict[str, list[int]] = {"": []}
+        self._texts = RememberingTokenizer(tokenizer)
 
-    def encode(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+    def encode(self, rows: Sequence[Sequence[str]]) -> list[list[Ids]]:
         """See `PieceEncoder.encode`."""
-        short = self._short
-        texts = [piece for row in rows for piece in row if piece not in short]
-        encoded = _prepared(self._tokenizer).encode_batch_fast(texts, add_special_tokens=False)
-        ids = iter([encoding.ids for encoding in encoded])
-        result = [[short[piece] if piece in short else next(ids) for piece in row] for row in rows]
-        self._remember(texts, encoded)
-        return result
-
-    def _remember(self, texts: Sequence[str], encoded: Sequence[object]) -> None:
-        """Keep the ids of short texts: the newline after an end marker follows every answer."""
-        if len(self._short) >= _SHORT_TEXTS_KEPT:
-            return
-        for text, encoding in zip(texts, encoded, strict=True):
-            if len(text) <= _SHORT_TEXT:
-                self._short[text] = encoding.ids  # type: ignore[attr-defined]
+        ids = iter(self._texts.encode(list(chain.from_iterable(rows))))
+        return [list(islice(ids, len(row))) for row in rows]
 
     def locate(self, row: Sequence[str]) -> list[PieceIds]:
         """See `PieceEncoder.locate`."""
-        encoded = _prepared(self._tokenizer).encode_batch(list(row), add_special_tokens=False)
+        encoded = prepared_engine(self._tokenizer).encode_batch(list(row), add_special_tokens=False)
         return [PieceIds(encoding.ids, encoding.offsets) for encoding in encoded]
 
 
@@ -88,12 +81,12 @@ class TogetherEncoder:
         self._swallows_before = frozenset(number for number, token in added.items() if token.lstrip)
         self._swallows_after = frozenset(number for number, token in added.items() if token.rstrip)
 
-    def encode(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+    def encode(self, rows: Sequence[Sequence[str]]) -> list[list[Ids]]:
         """See `PieceEncoder.encode`."""
         texts = ["".join(row) for row in rows]
-        encoded = _prepared(self._tokenizer).encode_batch(texts, add_special_tokens=False)
+        encoded = prepared_engine(self._tokenizer).encode_batch(texts, add_special_tokens=False)
         return [
-            [piece.ids for piece in self._cut(row, text, PieceIds(encoding.ids, encoding.offsets))]
+            [_array(piece.ids) for piece in self._cut(row, text, PieceIds(encoding.ids, encoding.offsets))]
             for row, text, encoding in zip(rows, texts, encoded, strict=True)
         ]
 
@@ -103,7 +96,7 @@ class TogetherEncoder:
         return self._cut(row, text, self._encode_one(text))
 
     def _encode_one(self, text: str) -> PieceIds:
-        encoding = _prepared(self._tokenizer).encode(text, add_special_tokens=False)
+        encoding = prepared_engine(self._tokenizer).encode(text, add_special_tokens=False)
         return PieceIds(encoding.ids, encoding.offsets)
 
     def _cut(self, row: Sequence[str], text: str, tokens: PieceIds) -> list[PieceIds]:
@@ -167,9 +160,9 @@ class SlowEncoder:
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
 
-    def encode(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+    def encode(self, rows: Sequence[Sequence[str]]) -> list[list[Ids]]:
         """See `PieceEncoder.encode`."""
-        return [self._encode_row(row) for row in rows]
+        return [list(map(_array, self._encode_row(row))) for row in rows]
 
     def locate(self, row: Sequence[str]) -> list[PieceIds]:
         """See `PieceEncoder.locate`; each token is said to cover the whole piece, so that nothing inside is cut."""
@@ -209,7 +202,7 @@ class CuttingEncoder:
     def __init__(self, inner: PieceEncoder) -> None:
         self.inner = inner
 
-    def encode(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+    def encode(self, rows: Sequence[Sequence[str]]) -> list[list[Ids]]:
         """See `PieceEncoder.encode`."""
         marked = [place for place, row in enumerate(rows) if any(MARK in piece for piece in row)]
         if not marked:
@@ -220,7 +213,7 @@ class CuttingEncoder:
         encoded = self.inner.encode(cut)
         for place in marked:
             parts = iter(encoded[place])
-            encoded[place] = [list(chain.from_iterable(islice(parts, piece.count(MARK) + 1))) for piece in rows[place]]
+            encoded[place] = [np.concatenate(list(islice(parts, piece.count(MARK) + 1))) for piece in rows[place]]
         return encoded
 
     def locate(self, row: Sequence[str]) -> list[PieceIds]:
@@ -262,16 +255,11 @@ def build_piece_encoder(tokenizer: PreTrainedTokenizerBase, samples: Sequence[Se
 def needs_whole_rows(tokenizer: PreTrainedTokenizerBase, samples: Sequence[Sequence[str]]) -> bool:
     """Return whether pieces by themselves come out differently from pieces in their row."""
     apart, together = ApartEncoder(tokenizer), TogetherEncoder(tokenizer)
-    return any(apart.encode([row]) != together.encode([row]) for row in samples)
+    return any(not all(map(np.array_equal, apart.encode([row])[0], together.encode([row])[0])) for row in samples)
 
 
-def _prepared(tokenizer: PreTrainedTokenizerBase):  # type: ignore[no-untyped-def]
-    """Return the tokenizer's engine, set to encode texts whole: files may switch on truncation or padding."""
-    engine = tokenizer.backend_tokenizer
-    engine.no_truncation()
-    engine.no_padding()
-    engine.encode_special_tokens = tokenizer.split_special_tokens
-    return engine
+def _array(ids: Sequence[int]) -> Ids:
+    return np.array(ids, dtype=np.int32)
 
 
 def _joins_everything(text: str) -> ValueError:

@@ -24,7 +24,7 @@ def values(path):
 def test_an_array_gives_the_same_rows_wherever_the_window_ends(tmp_path, monkeypatch):
     path = tmp_path / "rows.json"
 
-    @limits(max_examples=150, deadline=None)
+    @limits(max_examples=60, deadline=None)
     @given(ROWS, st.sampled_from([1, 7, 64]), st.sampled_from([None, 1]), st.booleans())
     def holds(rows, window, indent, ascii_only):
         monkeypatch.setattr(json_rows, "WINDOW_CHARACTERS", window)

@@ -17,22 +17,27 @@ CHATML_ROW = ["<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n", "Paris.
 VICUNA_ROW = ["USER: Hi ASSISTANT:", " Paris.</s>", "USER: And? ASSISTANT:", " No.</s>", ""]
 
 
+def encode(encoder, row):
+    """Return the ids of the pieces of one row as lists."""
+    return [piece.tolist() for piece in encoder.encode([row])[0]]
+
+
 def encoders(tokenizer):
     return ApartEncoder(tokenizer), TogetherEncoder(tokenizer), SlowEncoder(tokenizer)
 
 
 def test_all_ways_agree_on_a_byte_level_tokenizer():
-    apart, together, slow = (encoder.encode([CHATML_ROW]) for encoder in encoders(byte_level_tokenizer()))
+    apart, together, slow = (encode(encoder, CHATML_ROW) for encoder in encoders(byte_level_tokenizer()))
     assert apart == together == slow
 
 
 def test_pieces_of_a_metaspace_tokenizer_are_cut_from_the_row():
     tokenizer = metaspace_tokenizer()
-    (row,) = TogetherEncoder(tokenizer).encode([VICUNA_ROW])
+    row = encode(TogetherEncoder(tokenizer), VICUNA_ROW)
     joined = [token for piece in row for token in piece]
     assert joined == tokenizer("".join(VICUNA_ROW), add_special_tokens=False)["input_ids"]
     assert [piece[-1] for piece in (row[1], row[3])] == [tokenizer.eos_token_id] * 2
-    assert SlowEncoder(tokenizer).encode([VICUNA_ROW])[0] == row
+    assert encode(SlowEncoder(tokenizer), VICUNA_ROW) == row
     assert needs_whole_rows(tokenizer, [VICUNA_ROW])
 
 
@@ -42,7 +47,7 @@ def test_a_token_over_a_border_is_split_there():
     assert tokenizer.tokenize("a\n\nb") == ["a", "ĊĊ", "b"]
     expected = [tokenizer.encode(piece) for piece in row]
     for encoder in encoders(tokenizer):
-        assert encoder.encode([row]) == [expected], type(encoder).__name__
+        assert encode(encoder, row) == expected, type(encoder).__name__
 
 
 def test_space_before_a_border_stays_on_its_side():
@@ -51,13 +56,13 @@ def test_space_before_a_border_stays_on_its_side():
     assert tokenizer.encode("The capital of")[-1] != tokenizer.encode("of")[-1]
     expected = [tokenizer.encode(piece) for piece in row]
     for encoder in encoders(tokenizer):
-        assert encoder.encode([row]) == [expected], type(encoder).__name__
+        assert encode(encoder, row) == expected, type(encoder).__name__
 
 
 def test_split_rows_of_a_metaspace_tokenizer_get_no_space_in_the_middle():
     tokenizer = metaspace_tokenizer()
     row = ["What is 1", "2 + 7", ""]
-    (pieces,) = TogetherEncoder(tokenizer).encode([row])
+    pieces = encode(TogetherEncoder(tokenizer), row)
     assert tokenizer.decode([token for piece in pieces for token in piece]) == "What is 12 + 7"
     assert pieces[0] == tokenizer.encode("What is 1", add_special_tokens=False)
 
@@ -69,7 +74,7 @@ def test_special_token_that_swallows_space_keeps_it():
     )
     row = ["hi", "Paris<|end|>", "\nnext ", "<|q|>", ""]
     text = "".join(row)
-    (pieces,) = TogetherEncoder(tokenizer).encode([row])
+    pieces = encode(TogetherEncoder(tokenizer), row)
     assert [token for piece in pieces for token in piece] == tokenizer.encode(text)
     end, question = tokenizer.convert_tokens_to_ids(["<|end|>", "<|q|>"])
     assert pieces[1][-1] == end
@@ -104,16 +109,8 @@ def test_truncation_and_padding_of_the_file_are_switched_off():
 def test_special_text_is_text_when_the_tokenizer_splits_it():
     tokenizer = byte_level_tokenizer()
     tokenizer.split_special_tokens = True
-    ((ids,),) = ApartEncoder(tokenizer).encode([["<|im_end|>"]])
+    (ids,) = encode(ApartEncoder(tokenizer), ["<|im_end|>"])
     assert tokenizer.eos_token_id not in ids
-
-
-def test_short_pieces_are_remembered_rightly():
-    tokenizer = byte_level_tokenizer()
-    encoder = ApartEncoder(tokenizer)
-    first = encoder.encode([CHATML_ROW, CHATML_ROW])
-    assert encoder.encode([CHATML_ROW, CHATML_ROW]) == first
-    assert first[0][2] == tokenizer.encode("\n")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +133,7 @@ def test_a_text_is_cut_at_its_mark_and_reads_as_before(tokenizer):
     inner = needs_whole_rows(tokenizer, [VICUNA_ROW])
     encoder = CuttingEncoder(TogetherEncoder(tokenizer) if inner else ApartEncoder(tokenizer))
     row = [f"Say {marked} twice: {marked}{marked}.", control, ""]
-    ((prompt, answer, rest),) = encoder.encode([row])
+    prompt, answer, rest = encode(encoder, row)
     assert tokenizer.eos_token_id not in prompt
     assert (answer, rest) == ([tokenizer.eos_token_id], [])
     assert tokenizer.decode(prompt) == f"Say {control} twice: {control}{control}."
@@ -150,8 +147,8 @@ def test_a_text_is_cut_at_its_mark_and_reads_as_before(tokenizer):
 def test_rows_without_marks_pass_through():
     encoder = CuttingEncoder(ApartEncoder(byte_level_tokenizer()))
     plain, marked = ["a", "b", ""], ["a" + MARK + "b", "", ""]
-    first, second = encoder.encode([plain, marked])
-    assert first == encoder.inner.encode([plain])[0]
+    first, second = ([ids.tolist() for ids in row] for row in encoder.encode([plain, marked]))
+    assert first == encode(encoder.inner, plain)
     assert second == [first[0] + first[1], [], []]
     assert encoder.locate(plain) == encoder.inner.locate(plain)
     assert encoder.locate(marked)[0] == PieceIds(second[0], [(0, 1), (2, 3)])

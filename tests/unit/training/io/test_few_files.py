@@ -11,6 +11,7 @@ from tests.tiny.runs import write_dataset, write_model
 ROOT = Path(__file__).parents[4]
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_600_files_are_trained_on_with_four_workers_where_256_may_be_open(tmp_path):
     write_model(tmp_path / "model")
