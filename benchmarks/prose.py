@@ -1,8 +1,8 @@
 """Made rows whose words come as often as those of real text: few all the time, and new ones without end.
 
 Tools that remember words gain from the first and pay for the second, so that rows of a few hundred words would flatter
-them. Words are drawn by Zipf's law with the exponent that gives about as many different ones, with the marks after them,
-as a thousand alpaca rows have: 14,200 in their first 60,000 words and 23,200 in 125,000; here 12,300 and 21,000, and in
+them. Words are drawn by Zipf's law with the exponent that gives about as many different ones (marks included) as a
+thousand alpaca rows have: 14,200 in their first 60,000 words and 23,200 in 125,000; here 12,300 and 21,000, and in
 ten thousand rows 121,000 where 108,000 are to be expected.
 """
 

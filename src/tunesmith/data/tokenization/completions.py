@@ -17,7 +17,7 @@ from tunesmith.data.records import Conversation, Dropped, Feedback, Message, Pre
 from tunesmith.data.tokenization.conversation import probe_rows
 from tunesmith.data.tokenization.encoded import EncodedRow, EncodingOptions, Truncation
 from tunesmith.data.tokenization.masks import learnt_pieces, trained_spans
-from tunesmith.data.tokenization.pieces import Ids, PieceEncoder, build_piece_encoder
+from tunesmith.data.tokenization.pieces import PieceEncoder, as_lists, build_piece_encoder
 from tunesmith.data.tokenization.truncation import TOO_LONG, Truncator, whole_characters
 
 _SAME = Dropped("chosen and rejected are the same")
@@ -63,7 +63,7 @@ class CompletionEncoder:
             raise TypeError("a completion encoder was given records without completions")
         plans = [self._render(record) for record in rated]
         texts = [side.pieces for plan in plans if not isinstance(plan, Dropped) for side in plan]
-        encoded = map(_lists, self._pieces.encode(texts))
+        encoded = map(as_lists, self._pieces.encode(texts))
         result: list[list[EncodedRow] | Dropped] = []
         for record, plan in zip(rated, plans, strict=True):
             row = plan if isinstance(plan, Dropped) else self._build(record, plan, [next(encoded) for _ in plan])
@@ -158,10 +158,6 @@ class CompletionEncoder:
                 losses.add("answer_cut")
             break
         return _Tokens(list(chain.from_iterable(kept)), trained_spans([[], *kept])), losses
-
-
-def _lists(pieces: Sequence[Ids]) -> list[list[int]]:
-    return [piece.tolist() for piece in pieces]
 
 
 def _join(

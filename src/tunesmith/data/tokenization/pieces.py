@@ -252,6 +252,11 @@ def build_piece_encoder(tokenizer: PreTrainedTokenizerBase, samples: Sequence[Se
     return CuttingEncoder(TogetherEncoder(tokenizer) if whole else ApartEncoder(tokenizer))
 
 
+def as_lists(pieces: Sequence[Ids]) -> list[list[int]]:
+    """Return the ids of each piece as a list, for work token by token."""
+    return [piece.tolist() for piece in pieces]
+
+
 def needs_whole_rows(tokenizer: PreTrainedTokenizerBase, samples: Sequence[Sequence[str]]) -> bool:
     """Return whether pieces by themselves come out differently from pieces in their row."""
     apart, together = ApartEncoder(tokenizer), TogetherEncoder(tokenizer)

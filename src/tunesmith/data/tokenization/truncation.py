@@ -16,7 +16,7 @@ from tunesmith.data.chat.template import ChatTemplate
 from tunesmith.data.records import Conversation, Dropped, Message
 from tunesmith.data.tokenization.encoded import EncodedRow, EncodingOptions, Truncation
 from tunesmith.data.tokenization.masks import learnt_pieces, trained_spans
-from tunesmith.data.tokenization.pieces import Offsets, PieceEncoder, PieceIds
+from tunesmith.data.tokenization.pieces import Offsets, PieceEncoder, PieceIds, as_lists
 
 TOO_LONG = Dropped("longer than cutoff_len even when cut")
 _PLACEHOLDER = "\ue000"
@@ -119,7 +119,7 @@ class Truncator:
     def _whole(self, conversation: Conversation, *, only_last: bool) -> list[list[int]] | None:
         """Return the ids of all pieces up to the last end marker, or nothing where they are too many."""
         pieces = self._render(conversation, only_last=only_last)
-        ids = self._pieces.encode([pieces])[0]
+        ids = as_lists(self._pieces.encode([pieces])[0])
         if sum(map(len, ids[:-1])) > self._options.cutoff_len:
             return None
         fits = sum(map(len, ids)) <= self._options.cutoff_len
