@@ -7,6 +7,7 @@ instead of a crash, so that Chinese text passes through an ASCII pipe without lo
 import codecs
 import importlib
 import io
+import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -29,6 +30,15 @@ class Span(NamedTuple):
 def show_text(text: str = "", *, end: str = "\n") -> None:
     """Print text to standard output at once."""
     _write(sys.stdout, text + end)
+
+
+def show_json(value: object, *, indent: int | None = None) -> None:
+    r"""Print a value as JSON. Where the console is not one of UTF-8, with JSON's own escapes: `\xe9` is none of them.
+
+    What JSON has no type for, such as dates of columnar files, is printed as text.
+    """
+    is_unicode = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
+    show_text(json.dumps(value, indent=indent, ensure_ascii=not is_unicode, default=str))
 
 
 def show_error(text: str) -> None:

@@ -1,4 +1,5 @@
 import io
+import json
 import sys
 
 import pytest
@@ -47,6 +48,17 @@ def test_a_console_that_cannot_show_a_character_gets_its_escape(console, encodin
     output.show_text("a 你 b")
     output.show_error("缺")
     assert stream.text == "a \\u4f60 b\nerror: \\u7f3a\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "UTF8", "ascii", "cp1252", "gbk"])
+def test_json_is_json_on_any_console(console, encoding):
+    stream = console(encoding)
+    value = {"text": "né 你好 🙂", "half of a character": "\ud83d", "control": "\x1b"}
+    output.show_json(value)
+    output.show_json(value, indent=2)
+    line, indented = stream.text.split("\n", 1)
+    assert json.loads(line) == json.loads(indented) == value
+    assert ("né 你好" in line) is (encoding.lower() in ("utf-8", "utf8"))
 
 
 def test_errors_are_red_on_a_terminal_unless_colour_is_unwanted(console, monkeypatch):

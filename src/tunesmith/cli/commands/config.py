@@ -86,7 +86,7 @@ def _schema(words: list[str]) -> int:
     from tunesmith.config.schema import build_schema
 
     _refuse_words("schema", words)
-    output.show_text(json.dumps(build_schema(), indent=2, ensure_ascii=False))
+    output.show_json(build_schema(), indent=2)
     return 0
 
 

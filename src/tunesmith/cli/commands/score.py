@@ -55,13 +55,13 @@ def run(arguments: Sequence[str]) -> int:
     rows = score_rows(scorer, spec, config, shows_progress=sys.stderr.isatty() and destination is not None)
     summary = _Summary()
     if destination is None:
-        for line in _lines(rows, summary):
-            output.show_text(line)
+        for row in summary.counted(rows):
+            output.show_json(row.to_dict())
     else:
         from tunesmith.runtime.files import atomic_file
 
         with atomic_file(destination) as beside, beside.open("w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in _lines(rows, summary))
+            file.writelines(f"{json.dumps(row.to_dict(), ensure_ascii=False)}\n" for row in summary.counted(rows))
         output.show_text(f"{scorer.note}. {summary.render()} Written to {destination}.")
     return 0
 
@@ -72,14 +72,16 @@ class _Summary:
     def __init__(self) -> None:
         self.scored = self.dropped = self.cut = self.pairs = self.agreeing = 0
 
-    def count(self, row: "ScoredRow") -> None:
-        """Add a row."""
-        self.scored += not row.dropped
-        self.dropped += bool(row.dropped)
-        self.cut += row.is_cut
-        if "chosen" in row.scores:
-            self.pairs += 1
-            self.agreeing += row.scores["chosen"] > row.scores["rejected"]
+    def counted(self, rows: "Iterator[ScoredRow]") -> "Iterator[ScoredRow]":
+        """Yield rows as they come, and count them."""
+        for row in rows:
+            self.scored += not row.dropped
+            self.dropped += bool(row.dropped)
+            self.cut += row.is_cut
+            if "chosen" in row.scores:
+                self.pairs += 1
+                self.agreeing += row.scores["chosen"] > row.scores["rejected"]
+            yield row
 
     def render(self) -> str:
         """Return the sentence that is shown at the end."""
@@ -89,9 +91,3 @@ class _Summary:
         if self.pairs:
             parts.append(f"the chosen completion is rated higher in {self.agreeing / self.pairs:.1%} of them")
         return f"{', '.join(parts)}."
-
-
-def _lines(rows: "Iterator[ScoredRow]", summary: _Summary) -> Iterator[str]:
-    for row in rows:
-        summary.count(row)
-        yield json.dumps(row.to_dict(), ensure_ascii=False)

@@ -1,6 +1,5 @@
 """`tunesmith tune`: find the settings of a run that are best measured on the machine itself."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -63,7 +62,10 @@ def run(arguments: Sequence[str]) -> int:
     report = tune_io(config, options)
     if plot is not None:
         draw_trials(report.trials, Path(plot))
-    output.show_text(json.dumps(report.to_dict(), indent=2) if "--json" in switches else report.render())
+    if "--json" in switches:
+        output.show_json(report.to_dict(), indent=2)
+    else:
+        output.show_text(report.render())
     return 0 if report.recommended is not None else 6
 
 
