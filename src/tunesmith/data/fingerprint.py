@@ -20,7 +20,7 @@ from tunesmith.data.sources import DatasetSpec
 from tunesmith.data.sources.files import content_digest
 from tunesmith.runtime.files import file_digest
 
-_NOT_CONTENT = {"name", "files", "declared", "notes", "bad_rows"}
+_NOT_CONTENT = {"name", "files", "notes", "bad_rows", "turn_order_policy"}
 
 
 def content_key(
@@ -44,6 +44,7 @@ def content_key(
     content = {
         "files": [(path.suffix.lower(), content_digest(path)) for path in spec.files],
         "reading": reading,
+        "joins_turns": spec.turn_order_policy == "merge",  # `skip` and `error` give the same rows
         "tokenizer": tokenizer_digest,
         "template": template_fingerprint,
         "options": options,

@@ -11,6 +11,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from tunesmith.config import RunConfig
+from tunesmith.config.catalogue import MARK_COLUMNS
 from tunesmith.config.objective import PAIR_STAGES
 from tunesmith.data.account import Tally, describe_dropped
 from tunesmith.data.chat import ChatTemplate
@@ -33,7 +34,13 @@ from tunesmith.runtime.ranks import Ranks
 
 logger = logging.getLogger(__name__)
 
-_STAGES_OF_COLUMNS = {"chosen": PAIR_STAGES, "rejected": PAIR_STAGES, "margin": PAIR_STAGES, "kto_tag": ("kto",)}
+_STAGES_OF_COLUMNS = {
+    "chosen": PAIR_STAGES,
+    "rejected": PAIR_STAGES,
+    "margin": PAIR_STAGES,
+    "kto_tag": ("kto",),
+    **dict.fromkeys(MARK_COLUMNS, ("sft", "kto")),
+}
 """Columns that only some stages read."""
 
 _BYTES_PER_SOURCE_BYTE = 1.1
@@ -92,7 +99,7 @@ class Preparation:
         for role, spec in specs:
             rows = self._encoded(spec, digest)
             tally = Tally(**rows.metadata["tally"])
-            check_counted(tally.shown, spec)
+            check_counted(tally.dropped, tally.shown, spec)
             _check_usable(spec, self.config.objective.stage, tally)
             sets.append(PreparedSet(spec, role, rows, tally, first_row_id))
             first_row_id += tally.read
@@ -165,9 +172,18 @@ class Preparation:
         return map(encoder, chunks) if workers == 1 else over_workers(chunks, encoder, workers)
 
 
-def _check_usable(spec: DatasetSpec, stage: str, tally: Tally) -> None:
-    if not tally.read:
+def check_has_rows(spec: DatasetSpec, has_rows: bool) -> None:
+    """Refuse a data set without rows.
+
+    Raises:
+        DataError: It has none; the message names its files.
+    """
+    if not has_rows:
         raise DataError(f"data set {spec.name!r} has no rows: {', '.join(map(str, spec.files))}")
+
+
+def _check_usable(spec: DatasetSpec, stage: str, tally: Tally) -> None:
+    check_has_rows(spec, bool(tally.read))
     if not tally.used:
         columns = json.dumps(_columns(spec, stage), ensure_ascii=False)
         raise DataError(

@@ -21,7 +21,7 @@ from tunesmith.data.loading.encoded import DamagedFileError, EncodedRows
 from tunesmith.data.preparation import Preparation
 from tunesmith.data.prepared import PreparedSet
 from tunesmith.data.sources import Columns, DatasetSpec, Tags, load_catalog
-from tunesmith.data.sources.dataset_spec import BadRowPolicy
+from tunesmith.data.sources.dataset_spec import BadRowPolicy, TurnOrderPolicy
 from tunesmith.data.tokenization import EncodingOptions
 from tunesmith.errors import DataError
 from tunesmith.runtime.files import file_digest, write_json_atomic
@@ -30,10 +30,11 @@ logger = logging.getLogger(__name__)
 
 LIST_FILE = "prepared.json"
 _FORMAT = 1
-_SETTINGS = ("dataset", "eval_dataset", "max_samples", "row_variables", "stringify_values", "turn_order_policy")
+_SETTINGS = ("dataset", "eval_dataset", "max_samples", "row_variables", "stringify_values")
 """What decides the rows besides the options of encoding, the template and the tokenizer.
 
-`bad_rows` does not: rows are the same for runs that stop for some, which is asked when they are loaded.
+`bad_rows` does not, nor whether `turn_order_policy` leaves rows out or stops for them: rows are the same for runs that
+stop for some, which is asked when they are loaded.
 """
 
 _SHOWN_LENGTH = 60
@@ -48,12 +49,14 @@ class TokenizedFolder:
         settings: What the rows depend on, see `describe_settings`.
         seed: Of the run; matters to data sets of which rows are drawn.
         bad_rows: What becomes of rows that are not what their data set says.
+        turn_order_policy: What becomes of turns in an order that cannot be learnt from.
     """
 
     path: Path
     settings: Mapping[str, Any]
     seed: int
     bad_rows: BadRowPolicy
+    turn_order_policy: TurnOrderPolicy
 
     @property
     def is_written(self) -> bool:
@@ -111,11 +114,11 @@ class TokenizedFolder:
         sets: list[PreparedSet] = []
         first_row_id = 0
         for entry in content["sets"]:
-            spec = replace(_build_spec(entry["spec"]), bad_rows=self.bad_rows)
+            spec = replace(_build_spec(entry["spec"]), bad_rows=self.bad_rows, turn_order_policy=self.turn_order_policy)
             self._check_files(spec, entry["digests"])
             rows = self._open(entry["rows"])
             tally = Tally(**rows.metadata["tally"])
-            check_counted(tally.shown, spec)
+            check_counted(tally.dropped, tally.shown, spec)
             sets.append(PreparedSet(spec, entry["role"], rows, tally, first_row_id))
             first_row_id += tally.read
             logger.info("Data set %s: %s rows taken from %s.", spec.name, f"{len(rows):,}", rows.path)
@@ -178,6 +181,7 @@ def describe_settings(
     settings = {key: config.value(key) for key in _SETTINGS}
     values = {
         **settings,
+        "turn_order_policy": "merge" if config.data.turn_order_policy == "merge" else "skip or error",
         **dict(_describe_entries(config)),
         **asdict(options),
         "the chat template": template_fingerprint,
@@ -219,6 +223,7 @@ def obtain_sets(preparation: Preparation) -> tuple[PreparedSet, ...]:
         ),
         config.training.seed,
         config.data.bad_rows,
+        config.data.turn_order_policy,
     )
     if folder.is_written and not config.loading.overwrite_cache:
         return folder.load()

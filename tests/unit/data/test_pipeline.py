@@ -96,8 +96,20 @@ def test_a_row_that_is_not_as_it_should_be_stops_the_run(folder):
         prepare(folder)
     assert len(prepare(folder, stringify_values=True).train) == 5
     assert len(prepare(folder, bad_rows="skip").train) == 4
-    with pytest.raises(DataError, match=r"wrong type: questions.json row 5"):  # now out of the cache
+    with pytest.raises(DataError, match=r"wrong type, 1 row: questions.json row 5"):  # now out of the cache
         prepare(folder)
+
+
+def test_an_order_of_turns_stops_the_run_also_out_of_the_cache(folder):
+    turns = [{"from": role, "value": "Hi"} for role in ("human", "gpt", "gpt")]
+    write_rows(folder / "chats.jsonl", [{"conversations": turns[:2]}, {"conversations": turns}])
+    chats = {"dataset": "chats", "dataset_info": {"chats": {"file_name": "chats.jsonl"}}}
+    with pytest.raises(DataError, match=r"two answers in a row: chats.jsonl row 2"):
+        prepare(folder, **chats, turn_order_policy="error")
+    assert len(prepare(folder, **chats, turn_order_policy="skip").train) == 1
+    with pytest.raises(DataError, match=r"two answers in a row, 1 row: chats.jsonl row 2"):
+        prepare(folder, **chats, turn_order_policy="error")
+    assert len(list((folder / "cache").glob("*.arrow"))) == 1
 
 
 def test_a_row_is_described_by_data_set_file_and_number(folder):

@@ -68,7 +68,7 @@ def test_what_was_prepared_to_look_at_all_rows_serves_a_run_that_stops_for_bad_o
 
 def test_a_run_stops_for_bad_rows_that_were_left_out_when_they_were_prepared(folder):
     run_in(folder, bad_rows="skip").prepare()
-    with pytest.raises(DataError, match=r"no answer: sums\.jsonl row 7: column 'output' is missing"):
+    with pytest.raises(DataError, match=r"no answer, 1 row: sums\.jsonl row 7: column 'output' is missing"):
         run_in(folder, bad_rows="error").prepare()
 
 

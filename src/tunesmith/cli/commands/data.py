@@ -1,6 +1,5 @@
 """`tunesmith data`: prepare the data of runs, and report what is in them, without training."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,8 @@ report   Print what becomes of every row: rows read, used, cut and dropped with 
          them, lengths, repeated rows, and warnings about what will be regretted later. The lengths are drawn to
          data_lengths.png in FOLDER (output_dir, or this folder when it is not set).
 prepare  Tokenize everything that the run will read, and keep it: in the cache, or in tokenized_path for a machine that
-         has not got the raw files.
+         has not got the raw files. Exit code 3 when there are rows for which the run would stop; all of them are
+         counted, and the prepared rows are those of a run that leaves them out.
 
 Only the tokenizer of the model is loaded; its weights need not be on this machine.
 
@@ -43,11 +43,11 @@ def run(arguments: Sequence[str]) -> int:
 def _report(words: list[str]) -> int:
     switches, words = take_switches(words, ["--json"])
     folder, words = take_value(words, "--out")
-    run = load_data_run(words, purpose="report on", shows_bad_rows=True)
+    run = load_data_run(words, purpose="report on")
     inspection = _inspect(run)
     picture = _draw(inspection, run, Path(folder or run.config.training.output_dir or "."))
     if "--json" in switches:
-        output.show_text(json.dumps(inspection.to_dict(), indent=2, ensure_ascii=False))
+        output.show_json(inspection.to_dict(), indent=2)
         return 0
     output.show_text(inspection.render())
     output.show_text(f"\nThe lengths are drawn in {picture}.")
@@ -68,14 +68,14 @@ def _inspect(run: "DataRun") -> "Inspection":
 
 
 def _find_bad_rows(run: "DataRun") -> Iterator[str]:
-    from tunesmith.data.formats.fields import BAD_ROWS
+    from tunesmith.data.formats.bad_rows import find_bad, render_remedies
 
-    for item in run.data.sets:
-        count = sum(number for reason, number in item.tally.dropped.items() if reason in BAD_ROWS)
-        if count:
+    for spec, tally in run.held_to_settings():
+        bad = find_bad(tally.dropped, spec)
+        if bad:
             yield (
-                f"{item.spec.name}: {count:,} rows are not what the data set says (see dropped); a run stops for them "
-                "unless it has `bad_rows: skip`"
+                f"{spec.name}: {sum(bad.values()):,} rows are not as they should be (see dropped: {', '.join(bad)}), "
+                f"and this run stops for them. Correct them; {render_remedies(bad, spec)}."
             )
 
 
@@ -88,10 +88,14 @@ def _draw(inspection: "Inspection", run: "DataRun", folder: Path) -> Path:
 
 
 def _prepare(words: list[str]) -> int:
-    run = load_data_run(words, purpose="prepare")
+    from tunesmith.data.formats.bad_rows import check_counted
+
+    run = load_data_run(words, purpose="prepare", needs_columns=True)
     output.show_text(run.data.report.render())
     for item in run.data.sets:
         output.show_text(f"{item.spec.name}: {len(item.rows):,} examples in {item.rows.path}")
+    for spec, tally in run.held_to_settings():
+        check_counted(tally.dropped, tally.shown, spec)
     return 0
 
 

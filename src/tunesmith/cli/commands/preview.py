@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
         raise ConfigError("--row shows one row and --random draws some; give one of them.")
     previews = _build(words, row, count)
     if "--json" in switches:
-        output.show_text(json.dumps([preview.to_dict() for preview in previews], ensure_ascii=False, default=str))
+        output.show_json([preview.to_dict() for preview in previews])
         return 0
     for preview in previews:
         _show(preview)
@@ -50,7 +50,7 @@ def _build(words: Sequence[str], row: int | None, count: int | None) -> "list[Pr
     from tunesmith.data.inspection.preview import build_previews, build_stream_previews
     from tunesmith.data.inspection.source_rows import choose_rows
 
-    run = load_data_run(words, shows_bad_rows=True)
+    run = load_data_run(words)
     if run.data.stream is not None:
         if row is not None:
             raise ConfigError(

@@ -29,7 +29,7 @@ def test_the_report_has_account_histogram_and_warnings_and_draws_a_picture(folde
         "Tokens per example\n",
         "1 are equal to one before them; the first: rows 1, 2",
         "Warnings\n  - sums: 1 rows have an empty answer",
-        "sums: 1 rows are not what the data set says (see dropped); a run stops for them",
+        "sums: 1 rows are not as they should be (see dropped: no answer), and this run stops for them. Correct them;",
         "The lengths are drawn in out/data_lengths.png.",
     ):
         assert part in shown
@@ -52,13 +52,65 @@ def test_the_report_is_json_on_request(folder, capsys):
 
 def test_preparing_fills_the_cache_without_the_weights_of_the_model(folder, capsys):
     assert main(["data", "prepare", "run.yaml"]) == 3
-    assert "no answer: sums.jsonl row 3: column 'output' is missing" in capsys.readouterr().err
+    assert "no answer, 1 row: sums.jsonl row 3: column 'output' is missing" in capsys.readouterr().err
     assert main(["data", "prepare", "run.yaml", "bad_rows=skip"]) == 0
     shown = capsys.readouterr().out
     assert "sums: 3 examples in cache/" in shown
     assert len(list((folder / "cache").glob("*.arrow"))) == 1
     assert main(["data", "prepare", "run.yaml", "bad_rows=skip"]) == 0
     assert "taken from the cache" in capsys.readouterr().err
+
+
+@pytest.fixture
+def disordered(folder):
+    """Conversations of which seven stop a run, each kind more often than is shown."""
+    user, answer = {"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}
+    rows = [[user, answer], *[[user, answer, answer]] * 4, [user, answer], *[[{"from": "nobody", "value": ""}]] * 3]
+    write_sets(folder, {"chats": [{"conversations": turns} for turns in rows]}, formatting="sharegpt")
+    (folder / "run.yaml").write_text((folder / "run.yaml").read_text().replace("sums", "chats"))
+    with (folder / "run.yaml").open("a") as file:
+        file.write("turn_order_policy: error\n")
+    return ["run.yaml"]
+
+
+def test_the_report_counts_all_rows_for_which_the_run_stops(disordered, capsys):
+    assert main(["data", "report", *disordered]) == 0
+    shown = capsys.readouterr().out
+    assert "dropped, two answers in a row: 4 (chats.jsonl row 2: turn 3; chats.jsonl row 3: turn 3; chats" in shown
+    assert "dropped, unknown role: 3 (chats.jsonl row 7: conversations[0].from is 'nobody'; chats.jsonl row 8" in shown
+    assert "7 rows are not as they should be (see dropped: two answers in a row, unknown role), and this" in shown
+    assert main(["data", "report", *disordered, "bad_rows=skip", "turn_order_policy=merge"]) == 0
+    assert "this run stops for them" not in capsys.readouterr().out
+
+
+def test_preparing_counts_all_rows_for_which_the_run_stops_and_says_so(disordered, folder, capsys):
+    assert main(["data", "prepare", *disordered]) == 3
+    told = capsys.readouterr()
+    assert "chats: 2 examples in cache/" in told.out
+    assert "data set 'chats' has 7 rows that are not as they should be" in told.err
+    assert "\n  two answers in a row, 4 rows: chats.jsonl row 2: turn 3; " in told.err
+    assert "\n  unknown role, 3 rows: chats.jsonl row 7: " in told.err
+    assert main(["data", "prepare", *disordered, "turn_order_policy=skip", "bad_rows=skip"]) == 0
+    assert "taken from the cache" in capsys.readouterr().err
+
+
+def test_preparing_needs_the_columns_that_somebody_wrote_down(folder, capsys):
+    write_sets(folder, {"sums": [question(1)]}, columns={"system": "sytem"})
+    assert main(["data", "prepare", "run.yaml", "bad_rows=skip"]) == 0
+    assert main(["data", "prepare", "run.yaml"]) == 3
+    assert "expected the column 'sytem' (system)" in capsys.readouterr().err
+    assert main(["data", "report", "run.yaml"]) == 0
+
+
+def test_prepared_rows_can_be_taken_to_a_run_that_stops_for_none(disordered, folder, capsys):
+    words = [*disordered, "tokenized_path=prepared"]
+    assert main(["data", "prepare", *words]) == 3
+    (folder / "chats.jsonl").unlink()
+    assert main(["data", "prepare", *words]) == 3
+    assert "has 7 rows that are not as they should be" in capsys.readouterr().err
+    assert main(["data", "prepare", *words, "turn_order_policy=skip", "bad_rows=skip"]) == 0
+    assert main(["data", "prepare", *words, "turn_order_policy=merge"]) == 3
+    assert 'turn_order_policy was "skip or error" and is "merge"' in capsys.readouterr().err
 
 
 def test_without_an_action_it_says_what_there_is(capsys):

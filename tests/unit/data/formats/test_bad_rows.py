@@ -51,7 +51,14 @@ def test_a_way_out_that_is_taken_is_not_offered():
 
 
 def test_rows_that_were_counted_for_a_run_that_skips_them_stop_one_that_does_not():
-    shown = {"no text": ["a.json row 1"], "wrong type": ["a.json row 2: text: expected text, found a number (3)"]}
-    check_counted(shown, spec_of("text", bad_rows="skip"))
-    with pytest.raises(DataError, match=r"wrong type: a\.json row 2: text: expected text"):
-        check_counted(shown, spec_of("text", bad_rows="error"))
+    dropped = {"no text": 1, "wrong type": 1234, "no answer": 1}
+    shown = {"no text": ["a.json row 1"], "wrong type": ["a.json row 2: x", "a.json row 3: y"], "no answer": ["b"]}
+    check_counted(dropped, shown, spec_of("text", bad_rows="skip"))
+    with pytest.raises(DataError) as caught:
+        check_counted(dropped, shown, spec_of("text", bad_rows="error", files=FILES))
+    assert str(caught.value).startswith(
+        "data set 'toy' has 1,235 rows that are not as they should be, read as format text from folder:\n"
+        "  wrong type, 1,234 rows: a.json row 2: x; a.json row 3: y\n"
+        "  no answer, 1 row: b\n"
+        "Correct them, "
+    )
