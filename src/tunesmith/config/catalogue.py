@@ -39,6 +39,9 @@ KEY_TYPES: Mapping[str, type] = {
 SOURCE_KEYS = ("ms_hub_url", "om_hub_url", "hf_hub_url", "script_url", "cloud_file_name", "file_name")
 """Keys of an entry that say where its rows are."""
 
+MARK_COLUMNS = ("train", "weight", "loss_mask")
+"""Columns with a list that says of each turn whether it is learnt."""
+
 COLUMN_KEYS = (
     "prompt",
     "query",
@@ -54,7 +57,11 @@ COLUMN_KEYS = (
     "rejected",
     "margin",
     "kto_tag",
+    *MARK_COLUMNS,
 )
+MEDIA_COLUMNS = ("images", "videos", "audios")
+"""Columns of pictures, films and sound, which nothing reads yet."""
+
 TAG_KEYS = (
     "role_tag",
     "content_tag",
@@ -118,6 +125,12 @@ def find_missing_file(entry: object, folder: Path) -> str | None:
         return None
     is_there = _has_match(str(folder / name)) if glob.has_magic(name) else (folder / name).exists()
     return None if is_there else name
+
+
+def find_media_columns(entry: object) -> tuple[str, ...]:
+    """Return the columns of an entry that hold what nothing reads yet, see `MEDIA_COLUMNS`."""
+    columns = entry.get("columns") if isinstance(entry, Mapping) else None
+    return tuple(key for key in MEDIA_COLUMNS if columns.get(key)) if isinstance(columns, Mapping) else ()
 
 
 def is_on_hub(dataset_dir: str) -> bool:

@@ -7,6 +7,7 @@ from tunesmith.config.catalogue import (
     CATALOGUE_FILE,
     CatalogueError,
     check_entries,
+    find_media_columns,
     find_missing_file,
     is_on_hub,
     is_place_of_rows,
@@ -142,18 +143,34 @@ def data_sets_are_in_the_catalogue(question: Question) -> Iterator[Finding]:
     for key, names in (("dataset", data.dataset), ("eval_dataset", data.eval_dataset)):
         for name in names:
             if name in known:
-                missing = find_missing_file(known[name], folder)
-                if missing is not None:
-                    keys, path = (("dataset_info",), (name, "file_name")) if name in inline else ((key,), ())
-                    yield Finding(
-                        keys,
-                        f"`{key}` has '{name}', whose file_name is '{missing}': {folder / missing} is not there.",
-                        path,
-                    )
+                yield from _look_at_entry(key, name, known[name], folder, is_inline=name in inline)
             elif not is_place_of_rows(name, folder):
                 yield Finding(
                     (key,), f"`{key}` has '{name}', {_say_what_is_known(name, list(known), data.dataset_dir)}"
                 )
+
+
+def _look_at_entry(key: str, name: str, entry: object, folder: Path, *, is_inline: bool) -> Iterator[Finding]:
+    """Yield what keeps a data set that is in use from being read."""
+
+    def finding(what: str, *path: str) -> Finding:
+        keys, place = (("dataset_info",), (name, *path)) if is_inline else ((key,), ())
+        return Finding(keys, f"`{key}` has '{name}', {what}", place)
+
+    if not is_inline:  # entries in the configuration are looked at whether or not they are in use
+        for path, message in check_entries({name: entry}):
+            yield finding(f"and in {folder / CATALOGUE_FILE} `{'.'.join(path)}` {message}")
+    missing = find_missing_file(entry, folder)
+    if missing is not None:
+        yield finding(f"whose file_name is '{missing}': {folder / missing} is not there.", "file_name")
+    for column in find_media_columns(entry):
+        yield finding(
+            f"whose entry names the column {column}: pictures, films and sound are known but not yet supported, and "
+            "answers about what the model cannot see would teach it to make things up. Take another data set, or "
+            f"remove {column} from the entry to train on the text alone.",
+            "columns",
+            column,
+        )
 
 
 def _say_what_is_known(name: str, known: list[str], folder: str) -> str:

@@ -4,7 +4,7 @@ r"""Alpaca rows: instruction, input, output, and optionally earlier question-ans
 -> user "Add.\n1 and 2", assistant "3"
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tunesmith.data.formats.completions import build_feedback, build_preference, read_margin, read_verdict
@@ -16,6 +16,7 @@ from tunesmith.data.formats.fields import (
     read_text,
     wrong_type,
 )
+from tunesmith.data.formats.marks import with_row_marks
 from tunesmith.data.formats.tools import read_tools
 from tunesmith.data.records import Conversation, Document, Feedback, Message, Preference
 from tunesmith.data.sources.dataset_spec import DatasetSpec
@@ -27,7 +28,9 @@ def convert_alpaca(values: Mapping[str, Any], spec: DatasetSpec, fill: FillText)
     An empty answer is an answer (the model learns to stop at once); a missing one drops the row.
     """
     answer = Message("assistant", fill(_answer(values, spec.columns.response)))
-    return Conversation((*_prompt(values, spec, fill), answer), read_tools(values, spec.columns.tools))
+    system, turns = _system(values, spec, fill), _turns(values, spec, fill)
+    turns = with_row_marks([*turns, answer], values, spec)
+    return Conversation((*system, *turns), read_tools(values, spec.columns.tools))
 
 
 def convert_alpaca_preference(values: Mapping[str, Any], spec: DatasetSpec, fill: FillText) -> Preference:
@@ -65,10 +68,18 @@ def convert_alpaca_document(values: Mapping[str, Any], spec: DatasetSpec, fill: 
 
 
 def _prompt(values: Mapping[str, Any], spec: DatasetSpec, fill: FillText) -> list[Message]:
+    return [*_system(values, spec, fill), *_turns(values, spec, fill)]
+
+
+def _system(values: Mapping[str, Any], spec: DatasetSpec, fill: FillText) -> list[Message]:
+    text = read_text(values, spec.columns.system)
+    return [Message("system", fill(text))] if text else []
+
+
+def _turns(values: Mapping[str, Any], spec: DatasetSpec, fill: FillText) -> Sequence[Message]:
+    """Return the earlier questions and answers, and the question."""
     columns = spec.columns
     messages: list[Message] = []
-    if columns.system is not None and (system := read_text(values, columns.system)):
-        messages.append(Message("system", fill(system)))
     if columns.history is not None:
         for place, pair in enumerate(read_list(values, columns.history)):
             messages.extend(_history_pair(pair, f"{columns.history}[{place}]", fill))

@@ -97,6 +97,7 @@ BAD_ROWS = frozenset(
         "tool text is not JSON",
         "marks of a turn contradict each other",
         "mark on a turn that is not an answer",
+        "marks do not fit the turns",
     }
 )
 """Reasons that say that a row is not what its data set says; the others are about rows that teach nothing."""

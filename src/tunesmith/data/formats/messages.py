@@ -1,10 +1,11 @@
 """Rows whose turns are lists of messages, whatever a message looks like: conversations, pairs and rated completions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tunesmith.data.formats.completions import build_feedback, build_preference, read_margin, read_verdict
 from tunesmith.data.formats.fields import FillText, UnusableRowError, describe_missing, read_list, read_text
+from tunesmith.data.formats.marks import with_row_marks
 from tunesmith.data.formats.tools import read_tools
 from tunesmith.data.formats.turns import build_conversation
 from tunesmith.data.records import Conversation, Feedback, Message, Preference
@@ -19,7 +20,7 @@ def convert_turns(
 ) -> Conversation:
     """Return the conversation of a row. A system turn at the start wins over the system column."""
     _check_turns(values, spec.columns.messages)
-    turns = _read_prompt(values, spec, fill, read_message)
+    turns = _read_prompt(values, spec, fill, read_message, is_marked=True)
     return build_conversation(turns, read_tools(values, spec.columns.tools), spec.turn_order_policy)
 
 
@@ -50,7 +51,7 @@ def convert_turns_feedback(
 ) -> Feedback:
     """Return the rated completion of a row: its last turn."""
     _check_turns(values, spec.columns.messages)
-    turns = _read_prompt(values, spec, fill, read_message)
+    turns = _read_prompt(values, spec, fill, read_message, is_marked=True)
     verdict = read_verdict(values, spec.columns.kto_tag)
     tools = read_tools(values, spec.columns.tools)
     return build_feedback(turns, is_desirable=verdict, tools=tools, policy=spec.turn_order_policy)
@@ -63,9 +64,16 @@ def _check_turns(values: Mapping[str, Any], column: str | None) -> None:
 
 
 def _read_prompt(
-    values: Mapping[str, Any], spec: DatasetSpec, fill: FillText, read_message: ReadMessage
-) -> list[Message]:
-    turns = _read_turns(values, spec.columns.messages, spec.tags, fill, read_message)
+    values: Mapping[str, Any],
+    spec: DatasetSpec,
+    fill: FillText,
+    read_message: ReadMessage,
+    *,
+    is_marked: bool = False,
+) -> Sequence[Message]:
+    turns: Sequence[Message] = _read_turns(values, spec.columns.messages, spec.tags, fill, read_message)
+    if is_marked:
+        turns = with_row_marks(turns, values, spec)
     column = spec.columns.system
     if column is None or (turns and turns[0].role == "system"):
         return turns

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol
 
-from tunesmith.config.catalogue import HUB_PREFIX, ONLINE, REMOTE_PREFIX
+from tunesmith.config.catalogue import HUB_PREFIX, MARK_COLUMNS, MEDIA_COLUMNS, ONLINE, REMOTE_PREFIX
 from tunesmith.data.sources.dataset_spec import (
     BadRowPolicy,
     DatasetEntry,
@@ -20,6 +20,7 @@ from tunesmith.data.sources.dataset_spec import (
 from tunesmith.data.sources.detection import Detection, detect_format
 from tunesmith.data.sources.files import CATALOG_FILE, has_match, is_remote
 from tunesmith.data.sources.hubs import HubAccess, download_catalogue
+from tunesmith.data.sources.json_rows import DECODER
 from tunesmith.data.sources.locations import locate_rows
 from tunesmith.data.sources.rows import peek_rows
 from tunesmith.errors import DataError
@@ -187,7 +188,7 @@ def load_catalog(settings: CatalogSettings, hub: HubAccess | None = None) -> Cat
 
 def _read_catalog(path: Path) -> Mapping[str, object]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
+        content = DECODER.decode(path.read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
         raise DataError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from error
     except (OSError, ValueError, RecursionError) as error:  # no permission, other encodings, endless brackets
@@ -202,7 +203,14 @@ def _describe_reading(entry: DatasetEntry, found: Detection, row: Mapping[str, A
     if found.reason:
         renamed = ", ".join(f"{key}={column}" for key, column in found.columns.items())
         yield f"format {found.formatting}, since {found.reason}{f' (so {renamed})' if renamed else ''}"
+    for column in MEDIA_COLUMNS:
+        if row.get(column):
+            yield f"column {column!r} is not read: pictures, films and sound are not yet supported, only the text is"
     kept = asdict(complete_columns(found.formatting, entry.columns, ""))
+    for key in MARK_COLUMNS:
+        name = kept.pop(key)
+        if key not in entry.columns and row.get(name) is not None and found.formatting != "text":
+            yield _describe_marks(name, row[name])
     columns = [f"{key}={name}" for key, name in kept.items() if name in row and key not in entry.columns]
     if entry.columns and columns:
         yield f"columns that its entry does not name keep their defaults: {', '.join(columns)} {_DIFFERENCE}"
@@ -210,6 +218,12 @@ def _describe_reading(entry: DatasetEntry, found: Detection, row: Mapping[str, A
     others = [f"{key}={name}" for key, name in tags.items() if key not in entry.tags]
     if entry.tags and others:
         yield f"tags that its entry does not name keep their defaults: {', '.join(others)} {_DIFFERENCE}"
+
+
+def _describe_marks(column: str, value: object) -> str:
+    if isinstance(value, list | tuple):
+        return f"column {column!r} says of each turn whether it is learnt, for sft and kto"
+    return f"column {column!r} is not used: what says whether turns are learnt is a list with an entry for each"
 
 
 _DIFFERENCE = "(LLaMA-Factory has none where some are named)"

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from tunesmith.config.catalogue import KEY_TYPES, SOURCE_KEYS, Formatting
+from tunesmith.config.catalogue import KEY_TYPES, MEDIA_COLUMNS, SOURCE_KEYS, Formatting, find_media_columns
 from tunesmith.errors import DataError
 
 BadRowPolicy = Literal["error", "skip"]
@@ -33,6 +33,11 @@ class Columns:
 
     kto_tag: str | None = "label"
     """Whether a completion is desirable, for stage `kto`."""
+
+    train: str | None = "train"
+    weight: str | None = "weight"
+    loss_mask: str | None = "loss_mask"
+    """Lists with an entry for each turn that say whether it is learnt; see `formats.marks`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +84,6 @@ DEFAULT_TAGS: Mapping[Formatting, Tags] = {
     "openai": _OPENAI_TAGS,
     "text": _SHAREGPT_TAGS,
 }
-
-_LATER_COLUMNS = ("images", "videos", "audios")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +178,7 @@ def parse_entry(name: str, raw: object, place: str) -> DatasetEntry:
     if num_samples is not None and num_samples < 1:
         raise DataError(f"{where}: num_samples is {num_samples}; it must be 1 or more")
     columns, tags = raw.get("columns") or {}, raw.get("tags") or {}
-    known_columns = {key: value for key, value in columns.items() if key not in _LATER_COLUMNS}
+    known_columns = {key: value for key, value in columns.items() if key not in MEDIA_COLUMNS}
     # Every format has the same keys, so that they can be checked before the format is known.
     complete_columns(formatting or "alpaca", known_columns, where)
     complete_tags(formatting or "alpaca", tags, where)
@@ -190,7 +193,7 @@ def parse_entry(name: str, raw: object, place: str) -> DatasetEntry:
         split=raw.get("split") or "train",
         subset=raw.get("subset"),
         folder=raw.get("folder"),
-        later_keys=tuple(f"columns.{key}" for key in _LATER_COLUMNS if columns.get(key)),
+        later_keys=tuple(f"columns.{key}" for key in find_media_columns(raw)),
     )
 
 
@@ -200,7 +203,7 @@ def complete_columns(formatting: Formatting, given: Mapping[str, Any], where: st
     Raises:
         DataError: The entry names unknown columns, or not as text.
     """
-    return _merged(DEFAULT_COLUMNS[formatting], given, f"{where}, columns", _LATER_COLUMNS)
+    return _merged(DEFAULT_COLUMNS[formatting], given, f"{where}, columns", MEDIA_COLUMNS)
 
 
 def complete_tags(formatting: Formatting, given: Mapping[str, Any], where: str) -> Tags:

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tunesmith.config.catalogue import Formatting
+from tunesmith.config.catalogue import MARK_COLUMNS, Formatting
 from tunesmith.errors import DataError
 
 _LISTS_OF_TURNS = ("messages", "conversations")
-_OF_ANY_FORMAT = ("system", "tools", "messages")
+_OF_ANY_FORMAT = ("system", "tools", "messages", *MARK_COLUMNS)
 _PAIRS = (("prompt", "completion"), ("question", "answer"))
 """Columns of other tools that hold a question and its answer."""
 

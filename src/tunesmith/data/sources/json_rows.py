@@ -15,6 +15,20 @@ Values = dict[str, Any]
 WINDOW_CHARACTERS = 1 << 20
 """Text of an array that is in memory at a time; more only where one row is longer."""
 
+
+def _build_object(pairs: list[tuple[str, Any]]) -> Values:
+    """Return a JSON object; Python's own would keep the last of two values of one key and lose the first."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice!r} is there twice in one object; rename or remove one")
+    return values
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_build_object)
+"""Reads rows. Raises a plain `ValueError` where an object has a key twice."""
+
 _BLANK = re.compile(r"[ \t\n\r]*")
 _BORDER = re.compile(r"[ \t\n\r]*([,\]])[ \t\n\r]*")
 _LONGEST_WORD = 16
@@ -52,7 +66,7 @@ def read_json_lines(path: Path, problems: FileProblems) -> Iterator[Values]:
             if not line.strip():
                 continue
             try:
-                value = json.loads(line)
+                value = DECODER.decode(line)
             except json.JSONDecodeError as error:
                 column = min(error.pos, len(line.rstrip("\r\n"))) + 1
                 problems.add(row, f"line {number}, column {column} is not valid JSON: {error.msg}")
@@ -126,7 +140,7 @@ class ArrayReader:
         yield from self._elements(is_closed=is_closed)
 
     def _elements(self, *, is_closed: bool) -> Iterator[object]:
-        decode = json.JSONDecoder().raw_decode
+        decode = DECODER.raw_decode
         while not is_closed:
             self._next_is("")  # the window may have ended between two elements
             try:

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 
@@ -202,3 +204,29 @@ def test_a_named_checkpoint_has_to_be_there(folder, problems):
 def test_exporting_needs_a_folder(problems):
     assert problems(purpose="export") == ["export_dir: it is not set; name the folder for the merged model."]
     assert problems(purpose="export", export_dir="merged") == []
+
+
+MEDIA = {"file_name": "identity.json", "columns": {"messages": "turns", "images": "pictures", "videos": None}}
+
+
+def test_pictures_are_refused_before_anything_is_loaded_where_a_run_uses_them(folder, problems):
+    catalogue = {"identity": {"file_name": "identity.json"}, "photos": MEDIA}
+    (folder / "data" / "dataset_info.json").write_text(json.dumps(catalogue))
+    assert problems(dataset="identity") == []
+    (found,) = problems(dataset="photos")
+    assert found.startswith("dataset: `dataset` has 'photos', whose entry names the column images: pictures, films")
+    assert found.endswith("or remove images from the entry to train on the text alone.")
+    (found,) = problems(dataset="identity", eval_dataset="photos")
+    assert found.startswith("eval_dataset: `eval_dataset` has 'photos', whose entry names the column images")
+    (found,) = problems(dataset="photos", dataset_info={"photos": MEDIA})
+    assert found.startswith("dataset_info: `dataset` has 'photos', whose entry names the column images")
+
+
+def test_an_entry_of_the_catalogue_that_a_run_uses_is_looked_at(folder, problems):
+    entry = {"file_name": "identity.json", "colums": {"prompt": "q"}}
+    (folder / "data" / "dataset_info.json").write_text(json.dumps({"identity": entry, "unused": {"zzz": 1}}))
+    (found,) = problems(dataset="identity")
+    assert found.startswith(
+        "dataset: `dataset` has 'identity', and in data/dataset_info.json `identity.colums` is not a key of a data set."
+    )
+    assert "Did you mean `columns`?" in found

@@ -135,6 +135,32 @@ def test_names_that_keep_their_defaults_are_told_as_a_difference(folder):
     )
 
 
+@pytest.mark.parametrize(
+    ("beside", "columns", "notes"),
+    [
+        ({"loss_mask": [0, 1]}, {}, ("column 'loss_mask' says of each turn whether it is learnt, for sft and kto",)),
+        ({"weight": 0.5, "train": None}, {}, ("column 'weight' is not used: what says whether turns are learnt is a",)),
+        ({"weight": 0.5}, {"weight": None}, ()),
+        ({"mask": [0, 1]}, {"loss_mask": "mask"}, ()),
+        ({"images": ["a.png"], "videos": []}, {}, ("column 'images' is not read: pictures, films and sound are not",)),
+    ],
+)
+def test_columns_that_may_be_meant_otherwise_are_told(folder, beside, columns, notes):
+    turns = [{"from": role, "value": "x"} for role in ("human", "gpt")]
+    (folder / "rows.json").write_text(json.dumps([{"conversations": turns, **beside}]))
+    entry = {"file_name": "rows.json", "formatting": "sharegpt", "columns": {"messages": "conversations", **columns}}
+    found = catalog(folder, toy=entry).resolve("toy").notes
+    assert len(found) == len(notes)
+    assert all(note.startswith(start) for note, start in zip(found, notes, strict=True))
+
+
+def test_a_catalogue_that_has_a_name_twice_is_refused(folder):
+    text = '{"toy": {"file_name": "rows.json"}, "toy": {"file_name": "other.json"}}'
+    (folder / "dataset_info.json").write_text(text)
+    with pytest.raises(DataError, match=r"dataset_info\.json: the JSON cannot be read: the key 'toy' is there twice"):
+        catalog(folder)
+
+
 def test_what_a_file_has_no_use_for_is_told(folder):
     entry = {"file_name": "rows.json", "formatting": "alpaca", "subset": "en", "folder": "x"}
     assert catalog(folder, toy=entry).resolve("toy").notes == (

@@ -104,3 +104,14 @@ def test_what_is_no_object_is_named_by_its_row(tmp_path):
         values(path)
     path.write_text(" [ ] \n", encoding="utf-8")
     assert values(path) == []
+
+
+@pytest.mark.parametrize("window", [1, 1000])
+@pytest.mark.parametrize("name", ["rows.json", "rows.jsonl"])
+@pytest.mark.parametrize("row", ['{"a": 1, "b": 2, "a": 3}', '{"t": [{"x": {"a": 1, "a": 1}}]}'])
+def test_a_key_that_is_there_twice_is_refused_since_one_value_would_be_lost(tmp_path, monkeypatch, window, name, row):
+    monkeypatch.setattr(json_rows, "WINDOW_CHARACTERS", window)
+    rows = ['{"a": 1}', row]
+    (tmp_path / name).write_text("\n".join(rows) if name.endswith("l") else f"[{', '.join(rows)}]")
+    with pytest.raises(DataError, match=rf"{name}.* row 2: .*the key 'a' is there twice in one object; rename"):
+        values(tmp_path / name)
