@@ -64,9 +64,13 @@ def read_margin(values: Mapping[str, Any], column: str | None) -> float:
     value = None if column is None else values.get(column)
     if value is None:
         return 0.0
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _MOST:
         raise wrong_type(column or "", "a number", value)
     return float(value)
+
+
+_MOST = 1e30
+"""Margins above are no such thing; `Infinity`, `NaN` and integers of hundreds of digits are JSON for Python."""
 
 
 def _split_shared(

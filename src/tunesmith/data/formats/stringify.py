@@ -17,6 +17,9 @@ def stringify_row(values: Mapping[str, Any], spec: DatasetSpec) -> dict[str, Any
     for column in (columns.prompt, columns.query, columns.response, columns.system):
         if column in row:
             row[column] = _as_text(row[column])
+    for column in (columns.chosen, columns.rejected):
+        if column in row:
+            row[column] = _completion(row[column], spec)
     if columns.history in row and isinstance(row[columns.history], list):
         row[columns.history] = [_pair(pair) for pair in row[columns.history]]
     if columns.messages in row and isinstance(row[columns.messages], list):
@@ -29,6 +32,15 @@ def _as_text(value: object) -> object:
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, default=str)  # dates and the like, as columnar files have them
+
+
+def _completion(value: object, spec: DatasetSpec) -> object:
+    """Return a side of a pair: where rows are turns, it may be one or some of them."""
+    if spec.formatting != "alpaca" and isinstance(value, list):
+        return [_turn(turn, spec.tags.content_tag) for turn in value]
+    if spec.formatting != "alpaca" and isinstance(value, Mapping):
+        return _turn(value, spec.tags.content_tag)
+    return _as_text(value)
 
 
 def _pair(pair: object) -> object:

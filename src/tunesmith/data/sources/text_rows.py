@@ -18,7 +18,7 @@ def read_csv(path: Path, problems: FileProblems) -> Iterator[dict[str, Any]]:
         reader = csv.reader(file, strict=True)
         row = 0
         try:
-            header = next(reader, None)
+            header = next(filter(None, reader), None)  # blank lines may stand before it
             if header is None:
                 return
             check_column_names(header, path)

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from tests.unit.data.formats.specs import spec_of
@@ -108,6 +110,9 @@ NO_SHARED_PROMPT = "chosen and rejected have no prompt in common"
         ({"messages": [user("Q")], "chosen": 3, "rejected": "B"}, "wrong type"),
         ({"messages": [user("Q")], "chosen": "A", "rejected": "B", "margin": "much"}, "wrong type"),
         ({"messages": [user("Q")], "chosen": "A", "rejected": "B", "margin": True}, "wrong type"),
+        ({"messages": [user("Q")], "chosen": "A", "rejected": "B", "margin": math.nan}, "wrong type"),
+        ({"messages": [user("Q")], "chosen": "A", "rejected": "B", "margin": -math.inf}, "wrong type"),
+        ({"messages": [user("Q")], "chosen": "A", "rejected": "B", "margin": 10**400}, "wrong type"),
         ({"messages": [user("Q")], "chosen": "A", "rejected": "\ud83d"}, "half of a character"),
     ],
 )

@@ -34,3 +34,14 @@ def test_contents_of_turns_become_text_but_not_lists_of_typed_parts():
         3,
     ]
     assert stringify_row({"conversations": "text"}, spec_of("sharegpt")) == {"conversations": "text"}
+
+
+def test_the_sides_of_a_pair_become_text_as_turns_where_they_are_some():
+    texts = {"chosen": 7, "rejected": ["a"]}
+    assert stringify_row(texts, spec_of("alpaca")) == {"chosen": "7", "rejected": '["a"]'}
+    turns = {"chosen": {"from": "gpt", "value": 7}, "rejected": [{"from": "gpt", "value": True}, "x"]}
+    assert stringify_row(turns, spec_of("sharegpt")) == {
+        "chosen": {"from": "gpt", "value": "7"},
+        "rejected": [{"from": "gpt", "value": "true"}, "x"],
+    }
+    assert stringify_row({"chosen": 7, "rejected": None}, spec_of("sharegpt")) == {"chosen": "7", "rejected": None}

@@ -143,6 +143,7 @@ def test_a_file_without_rows_has_none(tmp_path):
     write(tmp_path / "a.jsonl", "\n")
     assert read(tmp_path / "a.jsonl") == []
     assert read(write(tmp_path / "a.csv", "")) == []
+    assert read(write(tmp_path / "a.csv", "\n\n")) == []
 
 
 def message_of(path):
