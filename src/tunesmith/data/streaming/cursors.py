@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from tunesmith.data.sources.columnar import rows_of_batch
 from tunesmith.data.sources.compression import damage_errors, find_file_type
-from tunesmith.data.sources.json_rows import WINDOW_CHARACTERS, ArrayReader
+from tunesmith.data.sources.json_rows import DECODER, WINDOW_CHARACTERS, ArrayReader
 from tunesmith.data.sources.rows import read_file
 from tunesmith.data.sources.text_rows import check_column_names
 from tunesmith.data.streaming.shards import Shard, Unit, group_borders
@@ -102,7 +102,7 @@ def _go_to_line(file: IO[bytes], place: int) -> None:
 
 def _parse_json(line: bytes, shard: Shard, place: int) -> dict[str, Any]:
     try:
-        value = json.loads(line)
+        value = DECODER.decode(line.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise _malformed(shard, place, f"not UTF-8 text: {error.reason}. Save it as UTF-8") from error
     except json.JSONDecodeError as error:
@@ -126,7 +126,7 @@ def _read_csv(shard: Shard, place: int) -> _Raw:
     with shard.file.open("rb") as file:
         counted = _CountedLines(file)
         reader = csv.reader(counted, strict=True)
-        header = next(reader, None)
+        header = next(filter(None, reader), None)
         if header is None:
             return
         check_column_names(header, shard.file)
@@ -202,7 +202,9 @@ def _arrow_batches(path: Path, first_group: int) -> Iterator[Any]:
         reader = pa.ipc.open_file(source)
         check_column_names(reader.schema.names, path)
         for number in range(first_group, reader.num_record_batches):
-            yield reader.get_batch(number)
+            batch = reader.get_batch(number)
+            batch.validate(full=True)  # the memory is mapped as it is: damaged offsets would point anywhere
+            yield batch
 
 
 def _read_array(shard: Shard, place: int) -> _Raw:

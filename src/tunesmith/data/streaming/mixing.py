@@ -56,7 +56,7 @@ class SetReader:
 
     def start(self, round_number: int) -> None:
         """Begin the rows again, in the order of a round (counted from 0 over the whole run)."""
-        self.load({"round": round_number, "shard": 0, "place": None, "number": 0})
+        self.load({"round": round_number, "shard": 0, "place": None, "number": 0, "is_begun": False})
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go to where `state` was taken."""
@@ -69,12 +69,21 @@ class SetReader:
         sizes = [self._shards[number].num_bytes for number in reversed(self._order)]
         self._left_after = [0.0, *accumulate(sizes)]
         self._position = None if state["place"] is None else Position(state["place"], state["number"])
+        self.is_begun: bool = state["is_begun"]
+        """Whether a row of this round was given out."""
+
         self._rows = self._iterate()
 
     def state(self) -> dict[str, Any]:
         """Return where the next row is."""
         place, number = self._position or (None, 0)
-        return {"round": self.round, "shard": self._done, "place": place, "number": number}
+        return {
+            "round": self.round,
+            "shard": self._done,
+            "place": place,
+            "number": number,
+            "is_begun": self.is_begun,
+        }
 
     @property
     def total_bytes(self) -> float:
@@ -99,6 +108,7 @@ class SetReader:
             shard = self._shards[self._order[self._done]]
             for row in read_shard(shard, self._position):
                 self._position = Position(row.next_place, row.number)
+                self.is_begun = True
                 yield shard, row.place, row.values
             self._position = None
             self._done += 1
@@ -128,6 +138,9 @@ class MixedReader:
         """Rows of this epoch that were given out."""
 
         self._ended: set[int] = set()
+        self._barren: set[int] = set()
+        """Sets of which this consumer has no row: of a small one others may have all."""
+
         self._draws: NDArray[np.float64] = np.zeros(0)
         self._draws_of = (-1, -1)
 
@@ -137,6 +150,7 @@ class MixedReader:
             "epoch": self.epoch,
             "drawn": self.drawn,
             "ended": sorted(self._ended),
+            "barren": sorted(self._barren),
             "sets": [reader.state() for reader in self._sets],
         }
 
@@ -145,6 +159,7 @@ class MixedReader:
         self.epoch = state["epoch"]
         self.drawn = state["drawn"]
         self._ended = set(state["ended"])
+        self._barren = set(state["barren"])
         for reader, own in zip(self._sets, state["sets"], strict=True):
             reader.load(own)
 
@@ -168,16 +183,17 @@ class MixedReader:
         """Begin the next epoch. With `interleave_over`, a set that was repeated goes on in a round of its own."""
         self.epoch += 1
         self.drawn = 0
-        self._ended = set()
+        self._ended = set(self._barren)
         for reader in self._sets:
             reader.start(reader.round + 1)
 
     def _choose(self) -> int | None:
         """Return the set of the next row; nothing when all have ended."""
         strategy = self._mixing.strategy
-        left = [
-            number for number in range(len(self._sets)) if strategy == "interleave_over" or number not in self._ended
-        ]
+        if strategy == "interleave_under" and self._ended:
+            return None
+        gone = self._barren if strategy == "interleave_over" else self._ended
+        left = [number for number in range(len(self._sets)) if number not in gone]
         if not left:
             return None
         if len(left) == 1:
@@ -203,6 +219,8 @@ class MixedReader:
         if len(self._ended) == len(self._sets):
             return False
         if self._mixing.strategy == "interleave_over":
+            if not self._sets[number].is_begun:  # to begin it again would go on for ever
+                self._barren.add(number)
             self._sets[number].start(self._sets[number].round + 1)
         return True
 

@@ -8,8 +8,9 @@ from tunesmith.config import RunConfig
 from tunesmith.data.account import StreamReport
 from tunesmith.data.batches import Example
 from tunesmith.data.encoding import ChunkEncoder
-from tunesmith.data.preparation import Preparation, is_packed
+from tunesmith.data.preparation import Preparation, check_has_rows, is_packed
 from tunesmith.data.requested import resolve_requested
+from tunesmith.data.sources import peek_rows
 from tunesmith.data.streaming.mixing import Mixing
 from tunesmith.data.streaming.places import render_streamed_place
 from tunesmith.data.streaming.source import StreamOptions, StreamSource
@@ -30,6 +31,7 @@ def open_stream(config: RunConfig, preparation: Preparation) -> StreamSource:
     specs = resolve_requested(config).trained
     encoders = []
     for spec in specs:
+        check_has_rows(spec, bool(peek_rows(spec.files)))
         encoder = preparation.chunk_encoder(spec)
         encoders.append(ChunkEncoder(spec, encoder.stage, encoder.encoder, render_streamed_place))
     source = StreamSource(tuple(encoders), build_options(config))

@@ -98,9 +98,14 @@ def deal(shards: Sequence[Shard], consumer: int, num_consumers: int) -> list[Sha
     return list(shards[consumer::num_consumers])
 
 
-@lru_cache(maxsize=4096)
 def find_unit(path: Path) -> Unit:
     """Return how the places in a file are counted."""
+    return _find_unit(path, _stamp(path))
+
+
+@lru_cache(maxsize=4096)
+def _find_unit(path: Path, stamp: object) -> Unit:
+    del stamp  # a file that was written anew is looked at anew
     kind = find_file_type(path)
     if is_compressed(path):
         return "rows"
@@ -111,13 +116,26 @@ def find_unit(path: Path) -> Unit:
     return "csv" if kind == ".csv" else "array" if kind == ".json" else "rows"
 
 
-@lru_cache(maxsize=4096)
 def group_borders(path: Path) -> tuple[int, ...]:
     """Return the first row of each group of a columnar file, and the number of all its rows.
 
     Raises:
         DataError: The file is damaged.
     """
+    return _group_borders(path, _stamp(path))
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Return size and time of a file on this disk; nothing where asking would take the network."""
+    if not isinstance(path, Path) or not path.is_file():
+        return None
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+@lru_cache(maxsize=4096)
+def _group_borders(path: Path, stamp: object) -> tuple[int, ...]:
+    del stamp
     try:
         if find_file_type(path) == ".parquet":
             with path.open("rb") as file:
@@ -125,7 +143,7 @@ def group_borders(path: Path) -> tuple[int, ...]:
             sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
         else:
             sizes = _arrow_groups(path) or []
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: not a readable file: {error}") from error
     borders = [0]
     for size in sizes:
@@ -184,5 +202,5 @@ def _arrow_groups(path: Path) -> list[int] | None:
         with pa.memory_map(str(path)) as source:
             reader = pa.ipc.open_file(source)
             return [reader.get_batch(number).num_rows for number in range(reader.num_record_batches)]
-    except pa.ArrowInvalid:
+    except (pa.ArrowInvalid, OSError):  # also of a damaged file, which whoever reads it names
         return None

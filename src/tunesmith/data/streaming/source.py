@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,9 @@ from tunesmith.data.streaming.shuffling import ShuffledRows
 from tunesmith.data.streaming.windows import ExampleStream, Item, WindowEncoder, pack_cut, pack_whole
 
 logger = logging.getLogger(__name__)
+
+_SHOWN = 8
+"""Differences of one data set that are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ class StreamSource:
         options = self.options
         return {
             "consumers": num_consumers,
-            "files": [[file.name, file.stat().st_size] for _, file in self.files().values()],
+            "sets": [_describe_set(spec) for spec in self.specs],
             "seed": options.seed,
             "is_shuffled": options.is_shuffled,
             "buffer_size": options.buffer_size,
@@ -156,8 +159,54 @@ class StreamSource:
 
 def differences(fingerprint: Mapping[str, Any], recorded: Mapping[str, Any]) -> Sequence[str]:
     """Return one line per part of a fingerprint that is not as recorded."""
+    now = {name: value for name, value in fingerprint.items() if name != "sets"}
+    found = _compare(recorded, now, "")
+    sets, old_sets = fingerprint["sets"], recorded.get("sets", [])
+    if len(sets) != len(old_sets):
+        return [*found, f"there were {len(old_sets)} data sets and are {len(sets)}"]
+    for own, old in zip(sets, old_sets, strict=True):
+        lines = _compare(old, own, f"data set {own['name']}: ")
+        found += lines[:_SHOWN]
+        if len(lines) > _SHOWN:
+            found.append(f"data set {own['name']}: and {len(lines) - _SHOWN:,} more")
+    return found
+
+
+def _describe_set(spec: DatasetSpec) -> dict[str, Any]:
+    """Return what a data set is and how its rows are read, as JSON values.
+
+    Folders may move, so only names of files count. Whether a run stops for bad rows or leaves them out does not: who
+    was stopped by one goes on without it.
+    """
+    return {
+        "name": spec.name,
+        "formatting": spec.formatting,
+        "ranking": spec.ranking,
+        **{f"columns.{key}": column for key, column in asdict(spec.columns).items()},
+        **{f"tags.{key}": tag for key, tag in asdict(spec.tags).items()},
+        "row_variables": dict(spec.row_variables),
+        "stringify_values": spec.stringify_values,
+        "turn_order_policy": "merge" if spec.turn_order_policy == "merge" else "skip or error",
+        "number of files": len(spec.files),
+        **{f"file {place}": [file.name, file.stat().st_size] for place, file in enumerate(spec.files, start=1)},
+    }
+
+
+def _compare(before: Mapping[str, Any], now: Mapping[str, Any], where: str) -> list[str]:
+    """Return one line per value that differs."""
     return [
-        f"{name} was {recorded.get(name)!r} and is {value!r}"
-        for name, value in fingerprint.items()
-        if recorded.get(name) != value
+        f"{where}{name} was {_shown(before.get(name))} and is {_shown(value)}"
+        for name, value in now.items()
+        if before.get(name) != value
     ]
+
+
+def _shown(value: object) -> str:
+    """Return a value in words; files with their size."""
+    match value:
+        case [str(name), int(size)]:
+            return f"{name!r} ({size:,} bytes)"
+        case None:
+            return "not there"
+        case _:
+            return repr(value)

@@ -11,7 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.unit.data.streaming.files import text_spec
 from tunesmith.data.sources.rows import read_file
+from tunesmith.data.streaming.cursors import read_shard
+from tunesmith.data.streaming.shards import cut_shards
 from tunesmith.errors import DataError
 
 ROWS = [{"instruction": f"é {n}", "output": "x" * n, "tools": [{"name": "f", "n": n}]} for n in range(30)]
@@ -79,3 +82,20 @@ def test_a_damaged_file_gives_rows_or_an_error_that_names_it(tmp_path, name):
         assert errors
         named = re.compile(r"row \d+|the column .* twice|no comma|one object")
         assert [error for error in errors if not named.search(error)] == []
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_damaged_file_of_a_stream_gives_rows_or_an_error_that_names_it(tmp_path, name):
+    rng = random.Random(f"stream {name}")
+    errors = []
+    for number in range(40):
+        path = tmp_path / f"{number}.{name}"
+        path.write_bytes(damaged(WHOLE[name], rng))
+        try:
+            for shard in cut_shards(text_spec(path), 1, 2):
+                assert all(isinstance(row.values, dict) for row in read_shard(shard))
+        except DataError as error:
+            errors.append(str(error))
+    assert all(name in error for error in errors)
+    named = re.compile(r"row \d+|line \d+|byte \d+|the column .* twice|no comma|one object|not a readable")
+    assert [error for error in errors if not named.search(error)] == []

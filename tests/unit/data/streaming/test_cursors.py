@@ -3,6 +3,7 @@ import json
 import pytest
 
 from tests.unit.data.streaming.files import KINDS, rows_of, text_spec, write_file
+from tunesmith.data.sources.rows import read_file
 from tunesmith.data.streaming import cursors
 from tunesmith.data.streaming.cursors import Position, describe_place, read_shard
 from tunesmith.data.streaming.shards import Shard, cut_shards, find_unit
@@ -34,6 +35,17 @@ def test_a_byte_order_mark_blank_lines_and_other_line_ends_change_nothing(tmp_pa
     assert texts[0] == texts[1]
 
 
+@pytest.mark.parametrize("content", ["", "\n\n", "\n\na\n", "\r\n\r\na\r\n1\r\n2\r\n"])
+def test_blank_lines_may_stand_before_the_header_of_a_table(tmp_path, content):
+    path = tmp_path / "a.csv"
+    path.write_bytes(content.encode())
+    (shard,) = cut_shards(text_spec(path), 0, 1)
+    rows = list(read_shard(shard))
+    assert [row.values for row in rows] == [row.values for row in read_file(path)]
+    assert len(rows) == 2 * ("2" in content)
+    assert [row for first in rows[:1] for row in read_shard(shard, Position(first.next_place, 1))] == rows[1:]
+
+
 def test_a_record_over_several_lines_is_one_row(tmp_path):
     path = write_file(tmp_path / "a.csv", [{"text": "one\ntwo"}, {"text": "three"}], kind=".csv")
     (shard,) = cut_shards(text_spec(path), 0, 1)
@@ -47,6 +59,7 @@ def test_a_record_over_several_lines_is_one_row(tmp_path):
     [
         ("a.jsonl", b'{"text": "a"}\n\n{"text": \n', r"a\.jsonl: line 3: not valid JSON at column"),
         ("a.jsonl", b'{"text": "a"}\n[1]\n', r"a\.jsonl: line 2: expected an object, found list"),
+        ("a.jsonl", b'{"text": "a", "text": ""}\n', r"a\.jsonl: line 1: the JSON cannot be read: the key 'text' is"),
         ("a.jsonl", b'{"text": "a"}\n{"text": "\xff"}\n', r"a\.jsonl: line 2: not UTF-8 text"),
         ("a.jsonl", b"[" * 100_000, r"a\.jsonl: line 1: "),
         ("a.txt", b"a\n\xff\n", r"a\.txt: line 2: not UTF-8 text"),
@@ -76,6 +89,23 @@ def test_a_place_is_described_as_a_line_or_as_a_row(tmp_path):
     places = [row.place for row in read_shard(shard)]
     assert [describe_place(path, "lines", place) for place in places[::4]] == ["line 1", "line 5", "line 9"]
     assert describe_place(path, "groups", 1234) == "row 1,235"
+
+
+@pytest.mark.parametrize("kind", [".arrow", ".stream.arrow"])
+def test_a_damaged_arrow_file_is_named_with_the_place(tmp_path, kind):
+    path = write_file(tmp_path / f"a{kind}", [{"text": "fifteen letters"}] * 8, kind=kind)
+    content = path.read_bytes()
+    borders = (30).to_bytes(4, "little") + (45).to_bytes(4, "little")  # of the third text in a group of four
+    assert content.count(borders) == 2
+    second = content.rindex(borders)
+    path.write_bytes(content[:second] + (1 << 30).to_bytes(4, "little") + content[second + 4 :])
+    shard = Shard(path, 0, find_unit(path))
+    rows = read_shard(shard)
+    assert [next(rows).place for _ in range(4)] == [0, 1, 2, 3]
+    with pytest.raises(DataError, match=r"a\..*arrow: (row 5 or after it: )?not a readable (Arrow )?file"):
+        next(rows)
+    with pytest.raises(DataError, match="not a readable"):
+        next(read_shard(shard, Position(7, 7)))
 
 
 def test_a_file_that_goes_away_is_named(tmp_path):

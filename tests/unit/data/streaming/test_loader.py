@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -111,8 +112,48 @@ def test_another_stream_is_refused_with_the_differences(spec):
         loader_of(text_source(spec), ranks=Ranks(0, 0, 2, 2)).load(state)
     with spec.files[0].open("a") as file:
         file.write('{"text": "more"}\n')
-    with pytest.raises(CheckpointError, match=r"files was .* and is "):
+    with pytest.raises(
+        CheckpointError, match=r"data set texts: file 1 was 'a.jsonl' \([\d,]+ bytes\) and is 'a.jsonl' "
+    ):
         loader_of(text_source(spec)).load(state)
+
+
+def test_a_changed_entry_of_a_data_set_is_refused_with_what_changed(spec):
+    state = json.loads(json.dumps(loader_of(text_source(spec)).state()))
+    loader_of(text_source(spec)).load(state)
+
+    def refused(**changes):
+        with pytest.raises(CheckpointError) as caught:
+            loader_of(text_source(replace(spec, **changes))).load(state)
+        return str(caught.value)
+
+    assert "\n  data set texts: columns.query was not there and is 'text'\n" in refused(
+        columns=replace(spec.columns, query="text")
+    )
+    assert "data set texts: tags.user_tag was 'human' and is 'user'" in refused(
+        tags=replace(spec.tags, user_tag="user")
+    )
+    assert "data set other: name was 'texts' and is 'other'" in refused(name="other")
+    assert "data set texts: number of files was 4 and is 3" in refused(files=spec.files[1:])
+    assert "data set texts: row_variables was {} and is {'name': 'Ada'}" in refused(row_variables=(("name", "Ada"),))
+    assert "data set texts: turn_order_policy was 'merge'" in refused(turn_order_policy="error")
+    with pytest.raises(CheckpointError, match="there were 1 data sets and are 2"):
+        loader_of(text_source(spec, replace(spec, name="more"))).load(state)
+
+
+def test_of_many_changed_files_the_first_are_named(tmp_path):
+    files = [write_file(tmp_path / f"{number}.jsonl", rows_of(1), kind=".jsonl") for number in range(12)]
+    state = loader_of(text_source(text_spec(*files))).state()
+    with pytest.raises(CheckpointError) as caught:
+        loader_of(text_source(text_spec(*reversed(files)))).load(state)
+    assert str(caught.value).count("data set texts: file ") == 8
+    assert "data set texts: and 4 more" in str(caught.value)
+
+
+def test_who_was_stopped_by_a_bad_row_goes_on_without_it(spec):
+    stopping = replace(spec, bad_rows="error", turn_order_policy="error")
+    state = loader_of(text_source(stopping)).state()
+    loader_of(text_source(replace(spec, bad_rows="skip", turn_order_policy="skip"))).load(state)
 
 
 def test_there_are_no_more_workers_than_parts_to_read(spec, caplog):

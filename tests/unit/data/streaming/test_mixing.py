@@ -1,3 +1,4 @@
+import json
 from collections import Counter
 from itertools import islice
 
@@ -5,7 +6,7 @@ import pytest
 
 from tests.unit.data.streaming.files import rows_of, text_spec, write_file
 from tunesmith.data.streaming.mixing import MixedReader, Mixing
-from tunesmith.data.streaming.shards import cut_shards
+from tunesmith.data.streaming.shards import cut_shards, deal
 
 
 @pytest.fixture
@@ -53,6 +54,17 @@ def test_the_order_is_that_of_the_seed_and_of_the_files_without_shuffling(shards
 def test_under_stops_with_the_first_set_that_ends(shards):
     numbers = [number for number, _, _ in keys(reader_of(shards, "interleave_under").rows())]
     assert numbers == [0, 1, 2] * 10 + [0]
+
+
+@pytest.mark.parametrize("strategy", ["concat", "interleave_under", "interleave_over", "interleave_once"])
+@pytest.mark.parametrize("probabilities", [(), (0.5, 0.3, 0.2)])
+def test_an_epoch_that_has_ended_stays_so(shards, strategy, probabilities):
+    reader = reader_of(shards, strategy, probabilities)
+    assert len(list(reader.rows())) >= 20
+    assert list(reader.rows()) == []
+    other = reader_of(shards, strategy, probabilities)
+    other.load(reader.state())
+    assert list(other.rows()) == []
 
 
 def test_over_repeats_sets_until_the_last_has_ended(shards):
@@ -104,3 +116,23 @@ def test_progress_counts_epochs(shards):
     assert reader.progress == 1
     reader.start_epoch()
     assert reader.progress == 1
+
+
+@pytest.mark.parametrize("probabilities", [(), (0.5, 0.5)])
+def test_of_a_set_that_others_read_whole_nothing_is_awaited(tmp_path, probabilities):
+    one = text_spec(write_file(tmp_path / "one.jsonl", rows_of(1), kind=".jsonl"))
+    many = text_spec(write_file(tmp_path / "many.jsonl", rows_of(12), kind=".jsonl"))
+    shards = [cut_shards(spec, number, 2) for number, spec in enumerate((many, one))]
+    assert [shard.num_shares for shard in shards[1]] == [2, 2]  # a share for each of two consumers, one without rows
+    own = [deal(of_set, 1, 2) for of_set in shards]
+    reader = reader_of(own, "interleave_over", probabilities)
+    first = keys(islice(reader.rows(), 50))
+    assert Counter(number for number, _, _ in first) == {0: 6}
+    reader.start_epoch()
+    second = reader.rows()
+    taken = keys(islice(second, 2))
+    other = reader_of(own, "interleave_over", probabilities)
+    other.load(json.loads(json.dumps(reader.state())))
+    rest = keys(islice(other.rows(), 50))
+    assert keys(islice(second, 50)) == rest
+    assert sorted(taken + rest) == sorted(first)

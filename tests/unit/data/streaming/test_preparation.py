@@ -37,6 +37,13 @@ def test_the_rows_of_all_data_sets_come(folder):
     assert report_streams(source)[0].render().startswith("  sums: read as it comes from 1 file, 0.0 MB")
 
 
+def test_a_data_set_without_rows_is_refused(folder):
+    (folder / "more.jsonl").write_text("\n\n")
+    run = run_in(folder, "sums,more")
+    with pytest.raises(DataError, match=r"data set 'more' has no rows: .*more\.jsonl"):
+        open_stream(run.config, run.preparation)
+
+
 def test_an_unknown_data_set_is_refused(folder):
     run = run_in(folder, "sums")
     write_sets(folder, {"other": [question(1)]})

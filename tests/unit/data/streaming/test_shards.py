@@ -3,7 +3,7 @@ import pytest
 from tests.unit.data.streaming.files import KINDS, rows_of, text_spec, write_file
 from tunesmith.data.streaming import shards as module
 from tunesmith.data.streaming.cursors import read_shard
-from tunesmith.data.streaming.shards import count_parts, cut_shards, deal
+from tunesmith.data.streaming.shards import count_parts, cut_shards, deal, find_unit, group_borders
 from tunesmith.errors import DataError
 
 
@@ -11,8 +11,6 @@ from tunesmith.errors import DataError
 def _small_parts(monkeypatch):
     monkeypatch.setattr(module, "_LEAST_BYTES", 200)
     monkeypatch.setattr(module, "_MOST_BYTES", 900)
-    module.find_unit.cache_clear()
-    module.group_borders.cache_clear()
 
 
 def texts_of(shards):
@@ -68,3 +66,15 @@ def test_a_damaged_columnar_file_is_named(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"nothing")
     with pytest.raises(DataError, match=r"a\.parquet: not a readable file"):
         cut_shards(text_spec(tmp_path / "a.parquet"), 0, 1)
+
+
+def test_a_file_that_is_written_anew_is_looked_at_anew(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('[{"text": "a"}]')
+    assert find_unit(path) == "array"
+    path.write_text('{"text": "a"}\n')
+    assert find_unit(path) == "lines"
+    path = write_file(tmp_path / "a.parquet", rows_of(8), kind=".parquet")
+    assert group_borders(path) == (0, 4, 8)
+    write_file(path, rows_of(13), kind=".parquet")
+    assert group_borders(path) == (0, 4, 8, 12, 13)
