@@ -12,6 +12,7 @@ ORDER = RowOrder(
     seed=3,
     strategy="random",
     drop_last=False,
+    num_tokens=50,
 )
 
 

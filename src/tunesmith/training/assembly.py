@@ -171,6 +171,7 @@ def _row_order(parts: RunParts) -> tuple[RowOrder, EpochSampler | None]:
         strategy=strategy if parts.data.stream is None else f"streaming, {strategy}",
         drop_last=config.loading.dataloader_drop_last,
         tokens_per_device_batch=config.loading.tokens_per_device_batch,
+        num_tokens=None if rows is None else int(rows.lengths.sum()),
     )
     if rows is None:
         return order, None

@@ -40,6 +40,8 @@ class RowOrder:
     strategy: str
     drop_last: bool
     tokens_per_device_batch: int | None = None
+    num_tokens: int | None = None
+    """Of all rows: with another file, or another column of it, rows are as many and others. `None` for a stream."""
 
     def differences(self, recorded: Mapping[str, Any]) -> list[str]:
         """Return one line per setting that is not as recorded."""

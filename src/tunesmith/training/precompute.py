@@ -84,6 +84,8 @@ def precompute_reference(parts: RunParts, trainer: ObjectiveTrainer) -> RunParts
 
 def _is_wanted(parts: RunParts, reference: ReferencePolicy) -> bool:
     asked = parts.config.reference.precompute_reference
+    if parts.data.stream is not None:  # rows that are read as they come carry nothing; the settings refuse `true`
+        return False
     rows = [parts.data.train, *parts.data.evals.values()]
     if asked is not True and (asked is False or not all(map(_can_carry, rows))):
         return False

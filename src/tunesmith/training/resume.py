@@ -131,9 +131,11 @@ def check_row_order(point: ResumePoint, order: RowOrder) -> None:
     differences = order.differences(point.manifest.order)
     if differences:
         listed = "\n".join(f"  {difference}" for difference in differences)
+        of_data = any(difference.startswith(("num_rows ", "num_tokens ")) for difference in differences)
+        reason = "A file of a data set, or its entry in dataset_info, is not what it was. " if of_data else ""
         raise CheckpointError(
-            f"{point.path} cannot be resumed by this run, since its rows come in another order:\n{listed}\n"
-            f"Set them as they were. {_WAY_OUT}"
+            f"{point.path} cannot be resumed by this run, since its rows are others or come in another order:\n"
+            f"{listed}\n{reason}Set them as they were. {_WAY_OUT}"
         )
 
 

@@ -30,6 +30,12 @@ def test_rows_are_shuffled_by_their_own_seed(make_parts):
     assert assemble_trainer(make_parts(data_seed=1), None).trainer.plan.order.seed == 1
 
 
+def test_the_tokens_of_all_rows_tell_them_from_others(make_parts):
+    parts = make_parts()
+    tokens = sum(len(row["input_ids"]) for row in parts.data.train)
+    assert assemble_trainer(parts, None).trainer.plan.order.num_tokens == tokens
+
+
 def test_each_run_has_an_id_of_its_own(make_parts):
     parts = make_parts()
     assert assemble_trainer(parts, None).trainer.plan.run_id != assemble_trainer(parts, None).trainer.plan.run_id

@@ -104,6 +104,16 @@ def test_a_compressed_reference_is_known_by_its_codes(folder, runs_of_the_refere
     assert len(runs_of_the_reference) == 2 * first
 
 
+def test_rows_that_are_streamed_are_scored_as_they_come(folder, runs_of_the_reference):
+    write_model(folder / "other", seed=7)
+    settings = {"streaming": True, "max_steps": 2, "num_train_epochs": None, "eval_dataset": "pairs"}
+    parts, trainer = prepare(folder, ref_model=str(folder / "other"), precompute_reference="auto", **settings)
+    assert precompute_reference(parts, trainer) is parts  # with prepared rows, another model is run beforehand
+    trainer.train()
+    assert trainer.state.global_step == 2
+    assert runs_of_the_reference == []
+
+
 @pytest.mark.parametrize("damage", [b"", b"not an array", None])
 def test_a_file_that_is_not_whole_is_computed_again(folder, runs_of_the_reference, damage):
     precompute_reference(*prepare(folder))

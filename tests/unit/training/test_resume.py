@@ -1,4 +1,5 @@
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -106,5 +107,12 @@ def test_another_order_of_rows_is_refused_with_what_changed(tmp_path):
     point = resolve_resume_point(str(write(tmp_path, 2)), tmp_path)
     check_row_order(point, ORDER)
     changed = RowOrder(**{**ORDER.to_dict(), "num_processes": 2, "seed": 4})
-    with pytest.raises(CheckpointError, match=r"(?s)num_processes was 1 and is 2.*seed was 3 and is 4"):
+    with pytest.raises(CheckpointError, match=r"(?s)num_processes was 1 and is 2.*seed was 3 and is 4\nSet them"):
+        check_row_order(point, changed)
+
+
+def test_rows_of_another_file_or_column_are_told_by_their_tokens(tmp_path):
+    point = resolve_resume_point(str(write(tmp_path, 2)), tmp_path)
+    changed = replace(ORDER, num_tokens=51)
+    with pytest.raises(CheckpointError, match=r"num_tokens was 50 and is 51\nA file of a data set, or its entry in"):
         check_row_order(point, changed)
