@@ -145,7 +145,7 @@ def _thoughtful_body(wire: Wire, thought: Thought) -> str:
 {{%- set keeps = preserve_thinking is defined and preserve_thinking -%}}
 {{%- set current = keeps or loop.index0 + first > question -%}}
 {{%- set nothing = {_nothing_condition(thought)} -%}}
-{{%- if current and (reasoning or nothing) -%}}
+{{%- if current and (reasoning or nothing) and content[:1] == '\\n' -%}}
     {{%- set content = content.lstrip('\\n') -%}}
 {{%- endif -%}}
 """

@@ -43,9 +43,11 @@ def test_arguments_that_are_not_an_object_are_refused(arguments):
 def test_calls_of_clients_get_objects_for_their_json_text():
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
     bare = {"name": "g", "arguments": ""}
-    (message,) = template_messages([{"role": "assistant", "content": None, "tool_calls": [call, bare]}])
+    ready = {"name": "h", "arguments": {"b": 2}}
+    (message,) = template_messages([{"role": "assistant", "content": None, "tool_calls": [call, bare, ready]}])
     assert "content" not in message
-    first, second = message["tool_calls"]
+    first, second, third = message["tool_calls"]
+    assert third == {"name": "h", "arguments": {"b": 2}, "type": "function", "function": ready}
     assert (first["id"], first["function"]) == ("1", {"name": "f", "arguments": {"a": 1}})
     assert second["function"] == {"name": "g", "arguments": {}}
     with pytest.raises(RenderingRefusedError, match="tool call arguments are not JSON: f"):

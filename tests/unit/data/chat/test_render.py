@@ -1,5 +1,7 @@
 import pytest
+from jinja2.runtime import missing
 
+from tunesmith.data.chat import render
 from tunesmith.data.chat.render import RenderingRefusedError, compile_template, render_marked, render_text
 from tunesmith.errors import TemplateError
 
@@ -37,6 +39,7 @@ def test_loop_controls_and_namespaces_work():
     "source",
     [
         "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ 'a'.split.__self__.x }}",
         "{% set ns = namespace(__class__=1) %}",
         "{{ messages.append(1) }}",
         "{{ raise_exception('no') }}",
@@ -69,3 +72,27 @@ def test_methods_of_a_message_win_over_its_fields_and_hidden_names_stay_hidden()
     for hidden in ("{{ messages[0].__class__ }}", "{% for m in messages %}{{ loop._iterator.x }}{% endfor %}"):
         with pytest.raises(RenderingRefusedError, match="refuses the row"):
             render_text(hidden + "{{ nothing.at_all }}", [message], None, {})
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("{{ messages[0]['content'].lstrip('\\n') + 'a,b'.split(',')[1] }}", "Qb"),
+        ("{% for m in messages %}{% set x = m['content'].replace('Q', 'R') %}{{ x.find('R') }}{% endfor %}", "0"),
+        ("{{ name is defined }}{% if false %}{% set name = 1 %}{% endif %}{{ name }}", "False"),
+        ("{% for m in messages %}{% if loop.last %}{% set x = 1 %}{% endif %}{{ x }}{{ y }}{% endfor %}", "1"),
+        ("{% macro say() %}{{ x }}{% endmacro %}{% set x = 3 %}{{ say() }}", "3"),
+        (
+            "{% macro s(context, function) %}{{ context + function }}{% endmacro %}{{ s(context=1, function=2) }}",
+            "3",
+        ),
+        ("{% set x = 3 %}{% block b %}{{ x }}{{ messages[0]['role'] }}{% endblock %}", "3user"),
+        ("{{ '{0}'.format('a') }}{{ '{0.__class__}'.format('a') }}", "a"),
+    ],
+)
+def test_short_ways_print_what_jinja_prints(source, text):
+    assert render_text(source, MESSAGES, None, {}) == text
+
+
+def test_a_name_that_the_compiled_text_does_not_show_means_nothing_as_any_other():
+    assert render._Names({"a": 1})["b"] is missing
