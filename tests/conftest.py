@@ -4,6 +4,7 @@ import gc
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -63,3 +64,16 @@ def smollm2_file() -> Path:
 @pytest.fixture(autouse=True)
 def _fixed_random_state() -> None:
     random.seed(0)
+
+
+@pytest.fixture
+def uncompiled_flex(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flex attention without its kernel: plain operations, which have a gradient on a CPU where nobody forbids it."""
+    from torch.nn.attention import flex_attention as torch_flex
+    from transformers.integrations import flex_attention as transformers_flex
+
+    def run(query: Any, key: Any, value: Any, training: bool = False, **options: Any) -> Any:
+        return torch_flex.flex_attention(query, key, value, **options)
+
+    monkeypatch.setattr(transformers_flex, "compile_friendly_flex_attention", run)
+    monkeypatch.setattr(torch_flex, "_validate_device", lambda *tensors: None)

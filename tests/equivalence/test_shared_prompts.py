@@ -8,17 +8,24 @@ from peft import LoraConfig, get_peft_model
 from tests.tiny.models import FAMILIES, tiny_model
 from tunesmith.data.batches import LOSS_KEYS, PairExample
 from tunesmith.data.collators import build_collator
-from tunesmith.models.heads import resolve_head, run_body
+from tunesmith.models.flex import FLEX
+from tunesmith.models.heads import find_base_model, resolve_head, run_body
 from tunesmith.models.segments import SEGMENTS
 from tunesmith.objectives.log_probabilities import token_log_probabilities
 
 
-def pairs(num_rows: int = 5) -> list[PairExample]:
-    """Prompts of 1 to 30 tokens with completions of 1 to 20; the toy models' window of 16 cuts through them."""
+def pairs(num_rows: int = 5, *, scale: int = 1) -> list[PairExample]:
+    """Prompts of 1 to 30 tokens with completions of 1 to 20; the toy models' window of 16 cuts through them.
+
+    Args:
+        num_rows: Pairs wanted.
+        scale: Times as many tokens in each part.
+    """
     rng = np.random.default_rng(4)
     rows = []
     for row in range(num_rows):
         prompt, chosen, rejected = (1 if row == 0 else int(rng.integers(1, 31))), *rng.integers(1, 21, 2).tolist()
+        prompt, chosen, rejected = prompt * scale, chosen * scale, rejected * scale
         total = prompt + chosen + rejected
         rows.append(
             PairExample(
@@ -72,6 +79,22 @@ def test_shared_prompts_give_the_same_numbers_and_gradients(family, is_lora, pac
         assert gradients.keys() == expected_gradients.keys()
         for name, gradient in gradients.items():
             torch.testing.assert_close(gradient, expected_gradients[name], atol=1e-5, rtol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize(("family", "is_lora"), [("llama", False), ("llama", True), ("gemma3_text", False)])
+def test_flex_attention_gives_what_attention_per_segment_gives(uncompiled_flex, family, is_lora):
+    """Prompts of up to 300 tokens: blocks that are seen as a whole, in part and not at all."""
+    model = tiny_model(family, max_position_embeddings=1024)
+    if is_lora:
+        model = get_peft_model(model, LoraConfig(r=4, target_modules=["o_proj"], init_lora_weights=False))
+    batch = build_collator("flat", kind="pairs", pad_token_id=417, shares_prompts=True)(pairs(scale=10))
+    find_base_model(model).set_attn_implementation(SEGMENTS)
+    expected, expected_gradients = loss_and_gradients(model, batch)
+    find_base_model(model).set_attn_implementation(FLEX)
+    found, gradients = loss_and_gradients(model, batch)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, expected_gradients[name], atol=1e-5, rtol=1e-5, msg=name)
 
 
 def test_an_identical_pair_has_no_gradient_with_a_shared_prompt():

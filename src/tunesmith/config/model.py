@@ -99,8 +99,9 @@ class ModelConfig:
     """How attention is computed.
 
     `auto` takes the fastest way that this machine and model have. `sdpa` is PyTorch's own, `segments` is sdpa sample by
-    sample (padding-free without flash attention), `flex` is PyTorch's flex attention, `fa2` and `fa3` are the
-    flash-attention packages and need a GPU, `eager` and `disabled` are the plain formula: slow, for comparisons."""
+    sample (padding-free without flash attention), `flex` is PyTorch's flex attention, compiled for a GPU (padding-free,
+    and the completions of a pair share their prompt), `fa2` and `fa3` are the flash-attention packages and need a GPU,
+    `eager` and `disabled` are the plain formula: slow, for comparisons."""
 
     lean_layers: bool = True
     """Compute LoRA, gated feed-forward and RMS norm layers with a forward that keeps less for the backward pass.

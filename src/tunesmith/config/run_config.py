@@ -15,7 +15,7 @@ from tunesmith.config.generation import GenerationConfig
 from tunesmith.config.loading import LoadingConfig
 from tunesmith.config.model import ModelConfig
 from tunesmith.config.notes import find_notes
-from tunesmith.config.objective import ObjectiveConfig
+from tunesmith.config.objective import PAIR_STAGES, ObjectiveConfig
 from tunesmith.config.preference import PreferenceConfig
 from tunesmith.config.quantization import QuantizationConfig
 from tunesmith.config.reference_policy import ReferenceConfig
@@ -96,6 +96,16 @@ class RunConfig:
     def packs(self) -> bool:
         """Whether rows are packed: as `packing` says, and by default for plain text alone."""
         return self.objective.stage == "pt" if self.data.packing is None else self.data.packing
+
+    @property
+    def may_share_prompts(self) -> bool:
+        """Whether the prompt of a pair may stand in a row once for both completions; model and data decide the rest."""
+        return (
+            self.objective.stage in PAIR_STAGES
+            and self.loading.prefix_sharing is not False
+            and self.loading.padding_free is not False
+            and not self.training.torch_compile
+        )
 
     def to_flat(self) -> dict[str, object]:
         """Return what is needed to run this again, by flat key: set or changed values, no secrets, lists for tuples."""

@@ -5,9 +5,10 @@ from typing import Any, Literal, Protocol
 
 import torch
 from packaging.version import Version
-from transformers.utils import is_flash_attn_2_available, is_flash_attn_3_available, is_torch_flex_attn_available
+from transformers.utils import is_flash_attn_2_available, is_flash_attn_3_available
 
 from tunesmith.errors import ModelError
+from tunesmith.models.flex import FLEX, find_flex_obstacle
 from tunesmith.models.precision import Precision
 from tunesmith.models.segments import SEGMENTS
 
@@ -18,7 +19,7 @@ _IMPLEMENTATIONS = {
     "eager": "eager",
     "sdpa": "sdpa",
     "segments": SEGMENTS,
-    "flex": "flex_attention",
+    "flex": FLEX,
     "fa2": "flash_attention_2",
     "fa3": "flash_attention_3",
 }
@@ -55,27 +56,32 @@ def resolve_attention(
     device: torch.device | str,
     model_config: _ModelConfig | None = None,
     precision: Precision | None = None,
+    *,
+    shares_prompts: bool = False,
 ) -> AttentionChoice:
     """Choose the attention implementation; what the user asks for is used or refused, never replaced.
 
     Args:
         flash_attn: The setting; `auto` takes flash attention where it is installed on a GPU, else one causal attention
-            per sample (`segments`), which computes no pair across samples on any device.
+            per sample (`segments`), which computes no pair across samples on any device. Where completions are to share
+            a prompt it takes flex attention on a GPU that can compile it: flash attention knows of no branches.
         device: Where the model will run.
         model_config: The model's transformers configuration. With it, models whose layers carry a state across sample
             borders are never given flat rows.
         precision: Of the run; flash attention computes in half precision only.
+        shares_prompts: Whether rows may hold prompts that several completions go on from, see
+            `RunConfig.may_share_prompts`.
 
     Raises:
         ModelError: The asked-for backend is not installed or cannot run on this device.
     """
     device = torch.device(device)
     if flash_attn == "auto":
-        choice = _choose_best(device, precision)
+        choice = _choose_best(device, precision, model_config, shares_prompts=shares_prompts)
     else:
-        _check_available(flash_attn, device, precision)
+        _check_available(flash_attn, device, precision, model_config)
         # sdpa and eager isolate by position_ids too, but compute the whole square; flat rows would only cost there.
-        supports_flat = flash_attn in {"segments", "fa2", "fa3"}
+        supports_flat = flash_attn in {"segments", "flex", "fa2", "fa3"}
         choice = AttentionChoice(_IMPLEMENTATIONS[flash_attn], supports_flat, f"flash_attn: {flash_attn} was asked for")
     recurrence = find_recurrence(model_config) if model_config is not None else ""
     if recurrence and choice.supports_flat:
@@ -83,16 +89,25 @@ def resolve_attention(
     return choice
 
 
-def _choose_best(device: torch.device, precision: Precision | None) -> AttentionChoice:
-    obstacle = f"no flash attention on this {device.type}"
+def _choose_best(
+    device: torch.device, precision: Precision | None, model_config: Any, *, shares_prompts: bool
+) -> AttentionChoice:
+    obstacle, note = f"no flash attention on this {device.type}", ""
     if device.type == "cuda":
+        if shares_prompts:
+            obstacle = find_flex_obstacle(device, model_config, precision)
+            if not obstacle:
+                return AttentionChoice(FLEX, True, "flex attention, in which completions share their prompt")
+            note = f"; flex attention, in which completions share their prompt, {obstacle}"
         if is_flash_attn_3_available() and not _find_flash_obstacle("fa3", device, precision):
-            return AttentionChoice("flash_attention_3", True, "flash-attn 3 is installed and this GPU is a Hopper")
+            return AttentionChoice(
+                "flash_attention_3", True, f"flash-attn 3 is installed and this is a Hopper GPU{note}"
+            )
         obstacle = _find_flash_obstacle("fa2", device, precision)
         if is_flash_attn_2_available() and not obstacle:
-            return AttentionChoice("flash_attention_2", True, "flash-attn 2 is installed")
+            return AttentionChoice("flash_attention_2", True, f"flash-attn 2 is installed{note}")
         obstacle = f"flash attention {obstacle}" if obstacle else "flash-attn is not installed"
-    return AttentionChoice(SEGMENTS, True, f"one causal attention per sample; {obstacle}")
+    return AttentionChoice(SEGMENTS, True, f"one causal attention per sample; {obstacle}{note}")
 
 
 def _find_flash_obstacle(flash_attn: str, device: torch.device, precision: Precision | None) -> str:
@@ -107,7 +122,9 @@ def _find_flash_obstacle(flash_attn: str, device: torch.device, precision: Preci
     return ""
 
 
-def _check_available(flash_attn: str, device: torch.device, precision: Precision | None) -> None:
+def _check_available(
+    flash_attn: str, device: torch.device, precision: Precision | None, model_config: Any = None
+) -> None:
     if flash_attn in {"fa2", "fa3"}:
         if device.type != "cuda":
             raise ModelError(
@@ -125,13 +142,9 @@ def _check_available(flash_attn: str, device: torch.device, precision: Precision
         if obstacle:
             raise ModelError(f"flash_attn: {flash_attn} {obstacle}. Set flash_attn: auto, which takes what fits.")
     if flash_attn == "flex":
-        if not is_torch_flex_attn_available():
-            raise ModelError("flash_attn: flex is not in this PyTorch. Update torch or set flash_attn: auto.")
-        if device.type == "cpu":
-            raise ModelError(
-                "flash_attn: flex has no backward pass on CPU, so nothing can be trained with it here. "
-                "Set flash_attn: auto or segments."
-            )
+        obstacle = find_flex_obstacle(device, model_config, precision)
+        if obstacle:
+            raise ModelError(f"flash_attn: flex attention {obstacle}. Set flash_attn: auto, which takes what fits.")
 
 
 def find_recurrence(model_config: _ModelConfig) -> str:

@@ -107,7 +107,9 @@ def load_model(
     stretched = _stretch_positions(config, model_config, found, is_trainable=is_trainable)
     notes += stretched
     precision = resolve_precision(config, device) if is_trainable else _precision_to_run(config, stored_dtype, device)
-    attention = resolve_attention(config.model.flash_attn, device, model_config, precision)
+    attention = resolve_attention(
+        config.model.flash_attn, device, model_config, precision, shares_prompts=config.may_share_prompts
+    )
     quantization = resolve_quantization(
         config, model_config, location, device, precision, is_trainable=is_trainable, needs_exact=needs_exact
     )

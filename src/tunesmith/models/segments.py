@@ -10,10 +10,10 @@ go on from it, see `branches`.
 Importing this module registers the implementation `tunesmith_segments` with transformers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import causal_mask_function, sdpa_mask
 
 from tunesmith.models.branches import BranchLengths, check_branches, join_sequences, split_sequences
+
+_T = TypeVar("_T")
 
 SEGMENTS = "tunesmith_segments"
 """Name of this attention in `attn_implementation`."""
@@ -38,7 +40,7 @@ class Segments:
     window: int | None = None
     """Sliding window in tokens, the token itself included, for layers that have one."""
 
-    _bands: dict[int, Tensor] = field(default_factory=dict)
+    _made: dict[Hashable, Any] = field(default_factory=dict)
     _checked: list["Segments"] = field(default_factory=list)
 
     @property
@@ -64,20 +66,45 @@ class Segments:
                 rows = (tuple(b - a for a, b in pairwise(borders.tolist()) if b > a),)
             elif position_ids is not None and position_ids.dim() == 2:
                 rows = _lengths_of_runs(position_ids.diff(dim=-1) == 1, len(rows))
-            self._checked.append(Segments(rows, self.window, self._bands))
+            self._checked.append(Segments(rows, self.window))
         return self._checked[0]
+
+    def remember(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """Return what the first layer that asked for it made; these borders last for one forward pass."""
+        if key not in self._made:
+            self._made[key] = make()
+        made: _T = self._made[key]
+        return made
 
     def band(self, length: int, device: torch.device) -> Tensor:
         """Return which keys a query of a windowed sample sees. Shape [length, length], bool; built once per length."""
-        if length not in self._bands:
-            assert self.window is not None, "only windowed samples have a band"
+        window = self.window
+        assert window is not None, "only windowed samples have a band"
+
+        def make() -> Tensor:
             positions = torch.arange(length, device=device)
             distance = positions[:, None] - positions[None, :]
-            self._bands[length] = (distance >= 0) & (distance < self.window)
-        return self._bands[length]
+            return (distance >= 0) & (distance < window)
+
+        return self.remember(length, make)
 
 
-def build_segments_mask(  # noqa: PLR0913, PLR0917 - the signature is transformers'
+def build_segments_mask(**arguments: Any) -> Segments | Tensor | None:
+    """Build the mask argument of the layers, as transformers' `AttentionMaskInterface` asks for it.
+
+    Returns:
+        `Segments` for whole causal sequences, packed or not; otherwise what transformers' own sdpa builds: a mask
+        tensor, or `None` for ordinary causal attention.
+    """
+    segments = find_segments(**arguments)
+    if segments is not None:
+        return segments
+    mask: Tensor | None = sdpa_mask(**arguments)
+    return mask
+
+
+def find_segments(  # noqa: PLR0913 - the names are transformers'
+    *,
     batch_size: int,
     q_length: int,
     kv_length: int,
@@ -87,34 +114,19 @@ def build_segments_mask(  # noqa: PLR0913, PLR0917 - the signature is transforme
     attention_mask: Tensor | None = None,
     local_size: int | None = None,
     **kwargs: Any,
-) -> Segments | Tensor | None:
-    """Build the mask argument of the layers, as transformers' `AttentionMaskInterface` asks for it.
+) -> Segments | None:
+    """Return the samples of a batch from what transformers hands to a mask builder.
 
     Returns:
-        `Segments` when a whole sequence without padding mask or cached past is causal, packed or not; otherwise what
-        transformers' own sdpa builds: a mask tensor, or `None` for ordinary causal attention.
+        `None` where a batch has a padding mask or a cached past, or looks ahead.
     """
     is_whole = q_length == kv_length and isinstance(q_offset, int) and q_offset == kv_offset == 0
-    if attention_mask is None and is_whole and not kwargs.get("use_vmap", False):
-        device = torch.device(kwargs.get("device", "cpu"))
-        segments = _find_segments(batch_size, q_length, mask_function, local_size, device)
-        if segments is not None:
-            return segments
-    mask: Tensor | None = sdpa_mask(
-        batch_size=batch_size,
-        q_length=q_length,
-        kv_length=kv_length,
-        q_offset=q_offset,
-        kv_offset=kv_offset,
-        mask_function=mask_function,
-        attention_mask=attention_mask,
-        local_size=local_size,
-        **kwargs,
-    )
-    return mask
+    if attention_mask is not None or not is_whole or kwargs.get("use_vmap", False):
+        return None
+    return _read_rule(batch_size, q_length, mask_function, local_size, torch.device(kwargs.get("device", "cpu")))
 
 
-def _find_segments(
+def _read_rule(
     batch_size: int, length: int, mask_function: Callable[..., Tensor], window: int | None, device: torch.device
 ) -> Segments | None:
     """Read samples off a mask rule by asking it about neighbours only, or return `None` if it looks ahead.

@@ -6,6 +6,7 @@ from tunesmith.data.batches import BatchLayout
 from tunesmith.data.pipeline import is_packed
 from tunesmith.errors import ConfigError
 from tunesmith.models import AttentionChoice
+from tunesmith.models.flex import FLEX
 from tunesmith.models.segments import SEGMENTS
 
 
@@ -26,7 +27,7 @@ def resolve_layout(config: RunConfig, attention: AttentionChoice) -> BatchLayout
             f"padding_free is true, but the attention in use ({attention.implementation}: {attention.reason}) cannot "
             f"keep rows of one batch apart without computing them against each other. Set {another}padding_free: false."
         )
-    if compiles and attention.implementation == SEGMENTS and (asked is True or is_packed(config)):
+    if compiles and attention.implementation in {SEGMENTS, FLEX} and (asked is True or is_packed(config)):
         setting, way_out = (
             ("packing", "flash_attn: sdpa") if is_packed(config) else ("padding_free", "padding_free: false")
         )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from torch import nn
 
 from tunesmith.config import RunConfig
 from tunesmith.config.objective import PAIR_STAGES
@@ -11,6 +12,7 @@ from tunesmith.data.batches import BatchLayout
 from tunesmith.data.loading.datasets import ExampleDataset, PackedDataset
 from tunesmith.errors import ConfigError, ModelError
 from tunesmith.models import LoadedModel
+from tunesmith.models.flex import FLEX
 from tunesmith.models.isolation import find_shared_prefix_obstacle
 from tunesmith.models.segments import SEGMENTS
 
@@ -31,11 +33,22 @@ NO_SHARING = PrefixSharing(False, "")
 
 
 def resolve_prefix_sharing(
-    config: RunConfig, loaded: LoadedModel, layout: BatchLayout, data: PreparedData
+    config: RunConfig,
+    loaded: LoadedModel,
+    layout: BatchLayout,
+    data: PreparedData,
+    reference: nn.Module | None = None,
 ) -> PrefixSharing:
     """Return what `prefix_sharing` asks for, or what saves work where that is left to us.
 
     With sharing, it is proved on the model that completions behind one prompt do not see each other.
+
+    Args:
+        config: Of the run.
+        loaded: Its model.
+        layout: Of its batches.
+        data: Its rows.
+        reference: A model of its own that scores the same batches, if there is one.
 
     Raises:
         ConfigError: Sharing was asked for where rows are no pairs or are padded.
@@ -52,9 +65,9 @@ def resolve_prefix_sharing(
         return PrefixSharing(False, note)
     obstacle = _find_obstacle(loaded, layout)
     share = _shared_tokens(data)
-    if not obstacle and asked == "auto" and share < _LEAST_SHARE:
+    if not obstacle and asked == "auto" and share is not None and share < _LEAST_SHARE:
         obstacle = f"prompts are {share:.0%} of the tokens, which saves nothing"
-    if not obstacle and (found := find_shared_prefix_obstacle(loaded.model, loaded.precision)):
+    if not obstacle and (found := _find_touching(loaded, reference)):
         if asked is True:
             raise ModelError(f"prefix_sharing: {found}. Set prefix_sharing: false.")
         obstacle = found
@@ -62,22 +75,34 @@ def resolve_prefix_sharing(
         raise ConfigError(f"prefix_sharing is true, but {obstacle}. Set prefix_sharing: auto, or change that.")
     if obstacle:
         return PrefixSharing(False, f"the prompt of a pair is computed twice: {obstacle}")
-    return PrefixSharing(True, f"the prompt of a pair is computed once, which leaves out {share:.0%} of the tokens")
+    saved = "" if share is None else f", which leaves out {share:.0%} of the tokens"
+    return PrefixSharing(True, f"the prompt of a pair is computed once{saved}")
+
+
+def _find_touching(loaded: LoadedModel, reference: nn.Module | None) -> str:
+    """Return in which of the models completions behind one prompt see each other, and how much."""
+    found = find_shared_prefix_obstacle(loaded.model, loaded.precision)
+    if not found and reference is not None:
+        found = find_shared_prefix_obstacle(reference, loaded.precision)
+        return f"in the reference, {found}" if found else ""
+    return found
 
 
 def _find_obstacle(loaded: LoadedModel, layout: BatchLayout) -> str:
     if layout != "flat":
         return "rows are padded (padding_free is off), and a shared prompt needs rows end to end"
-    if loaded.attention.implementation != SEGMENTS:
+    if loaded.attention.implementation not in {SEGMENTS, FLEX}:
         return (
-            f"the attention in use ({loaded.attention.implementation}) does not know of branches; flash_attn: segments "
-            "does"
+            f"the attention in use ({loaded.attention.implementation}) does not know of branches; flash_attn: flex "
+            "and segments do"
         )
     return ""
 
 
-def _shared_tokens(data: PreparedData) -> float:
-    """Return which share of the tokens of all pairs are prompts that are there a second time."""
+def _shared_tokens(data: PreparedData) -> float | None:
+    """Return which share of the tokens of all pairs are prompts that are there a second time; `None` for a stream."""
+    if data.stream is not None:
+        return None
     rows = data.train if data.train is not None else next(iter(data.evals.values()), None)
     if isinstance(rows, PackedDataset):
         rows = rows.examples  # type: ignore[assignment]

@@ -13,7 +13,10 @@ from tunesmith.errors import ModelError
 from tunesmith.models import LoadedModel, load_model, load_tokenizer
 from tunesmith.models.heads import resolve_head
 from tunesmith.models.start_weights import StartWeights
+from tunesmith.objectives.base import Objective
 from tunesmith.objectives.completions import CompletionScorer
+from tunesmith.objectives.feedback import FeedbackObjective
+from tunesmith.objectives.preference import PreferenceObjective
 from tunesmith.objectives.reference import ReferencePolicy
 
 
@@ -107,6 +110,13 @@ def build_reference(config: RunConfig, loaded: LoadedModel, scorer: CompletionSc
     return WithoutAdapter(scorer)  # rules refuse first weights of an adapter that would change the base
 
 
+def find_reference_model(objective: Objective) -> nn.Module | None:
+    """Return the model that stands beside the policy as its reference; `None` where it is the policy or none."""
+    if not isinstance(objective, PreferenceObjective | FeedbackObjective):
+        return None
+    return objective.reference.model if isinstance(objective.reference, OtherModel) else None
+
+
 def _load_other_model(config: RunConfig, policy: LoadedModel, scorer: CompletionScorer) -> OtherModel:
     settings = config.reference
     other = replace(
@@ -123,7 +133,8 @@ def _load_other_model(config: RunConfig, policy: LoadedModel, scorer: Completion
     loaded.model.config.use_cache = False  # whole rows are scored, nothing is generated
     parts = [str(settings.ref_model), *settings.ref_model_adapters]
     bits = settings.ref_model_quantization_bit
-    name = f"{' with '.join(parts)}{f' in {bits} bits' if bits else ''} (a model of its own)"
+    size = sum(weight.numel() * weight.element_size() for weight in loaded.model.parameters()) / 1e9
+    name = f"{' with '.join(parts)}{f' in {bits} bits' if bits else ''} (a model of its own, {size:.2g} GB)"
     return OtherModel(loaded.model, _scorer_of(loaded.model, loaded, scorer), name, equals_policy_at_start=False)
 
 

@@ -19,6 +19,7 @@ from tunesmith.inference.load import load_run_tokenizer
 from tunesmith.models import load_model, resolve_attention, resolve_device, resolve_precision
 from tunesmith.models.adapters import check_adapter_options
 from tunesmith.models.dropout import switch_dropout_off
+from tunesmith.models.isolation import check_isolation
 from tunesmith.models.load import load_base_config
 from tunesmith.models.reward import set_scoring_pad
 from tunesmith.runtime.files import check_writable
@@ -37,6 +38,7 @@ from tunesmith.training.objective import build_run_objective
 from tunesmith.training.plan import render_plan
 from tunesmith.training.precompute import precompute_reference
 from tunesmith.training.prefix_sharing import resolve_prefix_sharing
+from tunesmith.training.reference import find_reference_model
 from tunesmith.training.reference_check import check_reference
 from tunesmith.training.results import save_evaluation, save_plot, save_predictions, save_settings, save_training
 from tunesmith.training.resume import ResumePoint, resolve_resume_point
@@ -116,7 +118,9 @@ def prepare_parts(config: RunConfig) -> RunParts:
         keep_freed_memory()
     precision = resolve_precision(config, device)
     arguments = build_training_arguments(config, precision.autocast_dtype, ranks)
-    attention = resolve_attention(config.model.flash_attn, device, load_base_config(config), precision)
+    attention = resolve_attention(
+        config.model.flash_attn, device, load_base_config(config), precision, shares_prompts=config.may_share_prompts
+    )
     layout = resolve_layout(config, attention)
     tokenizer = load_run_tokenizer(config)
     template = None if config.objective.stage == "pt" else resolve_template(config.data, tokenizer)
@@ -132,7 +136,10 @@ def prepare_parts(config: RunConfig) -> RunParts:
     if config.objective.stage in COMPLETION_STAGES:
         switch_dropout_off(loaded.model)
     objective = build_run_objective(config, loaded, data)
-    sharing = resolve_prefix_sharing(config, loaded, layout, data)
+    reference = find_reference_model(objective)
+    if reference is not None and (layout == "flat" or config.packs):
+        check_isolation(reference, layout, loaded.precision)  # that of the policy was looked at as it was loaded
+    sharing = resolve_prefix_sharing(config, loaded, layout, data, reference)
     return RunParts(config, ranks, arguments, tokenizer, template, data, loaded, layout, objective, schedule, sharing)
 
 

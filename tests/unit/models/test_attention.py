@@ -36,7 +36,7 @@ def test_flash_attention_that_is_not_installed_is_refused(monkeypatch):
 
 
 def test_flex_on_cpu_is_refused_since_it_has_no_backward_pass():
-    with pytest.raises(ModelError, match="flex has no backward pass on CPU"):
+    with pytest.raises(ModelError, match="flex attention has no backward pass on CPU"):
         resolve_attention("flex", "cpu")
 
 

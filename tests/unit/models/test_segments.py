@@ -141,7 +141,9 @@ def test_mask_rule_that_looks_ahead_is_left_to_transformers():
     def sees_all(batch, head, query, key):
         return torch.ones((), dtype=torch.bool).expand(torch.broadcast_shapes(query.shape, key.shape))
 
-    mask = build_segments_mask(2, 4, 4, mask_function=sees_all, allow_is_causal_skip=False)
+    mask = build_segments_mask(
+        batch_size=2, q_length=4, kv_length=4, mask_function=sees_all, allow_is_causal_skip=False
+    )
     assert isinstance(mask, Tensor)
     assert mask.all()
 
@@ -150,7 +152,7 @@ def test_lengths_are_read_off_the_mask_rule():
     def chunks_of_three(batch, head, query, key):
         return (key <= query) & (key // 3 == query // 3)
 
-    segments = build_segments_mask(2, 8, 8, mask_function=chunks_of_three)
+    segments = build_segments_mask(batch_size=2, q_length=8, kv_length=8, mask_function=chunks_of_three)
     assert isinstance(segments, Segments)
     assert segments.lengths == ((3, 3, 2), (3, 3, 2))
 

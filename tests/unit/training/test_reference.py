@@ -100,7 +100,8 @@ def test_another_model_can_be_the_reference_with_its_adapters(folder, adapter):
     write_model(folder / "other", seed=3)
     parts, _, batch = prepare(folder, ref_model=str(folder / "other"))
     plain = parts.objective.reference
-    assert plain.describe() == f"{folder / 'other'} (a model of its own)"
+    size = sum(weight.nbytes for weight in parts.loaded.model.get_base_model().parameters() if not weight.requires_grad)
+    assert plain.describe() == f"{folder / 'other'} (a model of its own, {size / 1e9:.2g} GB)"
     assert not plain.equals_policy_at_start
     found = plain.completion_log_probabilities(parts.loaded.model, batch)
     assert not torch.allclose(found, policy_of(parts, batch), atol=1e-2)
@@ -108,6 +109,18 @@ def test_another_model_can_be_the_reference_with_its_adapters(folder, adapter):
     assert f"with {adapter}" in adapted.objective.reference.describe()
     other = adapted.objective.reference.completion_log_probabilities(adapted.loaded.model, batch)
     assert not torch.allclose(found, other, atol=1e-3)
+
+
+def test_another_model_can_be_compressed_while_the_policy_is_not(folder):
+    exact, _, batch = prepare(folder, ref_model=str(folder / "model"))
+    coarse, _, _ = prepare(folder, ref_model=str(folder / "model"), ref_model_quantization_bit=4)
+    assert "in 4 bits (a model of its own" in coarse.objective.reference.describe()
+    assert coarse.loaded.quantization is None
+    assert "Linear4bit" in {type(module).__name__ for module in coarse.objective.reference.model.modules()}
+    expected, found = (
+        parts.objective.reference.completion_log_probabilities(parts.loaded.model, batch) for parts in (exact, coarse)
+    )
+    assert 1e-5 < (found - expected).abs().max() < 0.05 * expected.abs().max()
 
 
 def test_the_same_model_named_as_the_reference_gives_the_log_probabilities_of_the_base(folder):
