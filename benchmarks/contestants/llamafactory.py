@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.contestants.job import Job
@@ -14,23 +15,33 @@ SMOLLM2_SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Huggin
 def main() -> None:
     """Train the job and print the measurements."""
     job = Job.from_command_line()
+    train(job, Meter(job), {"stage": "sft"}, {})
+
+
+def train(job: Job, meter: Meter, changes: Mapping[str, object], entry: Mapping[str, object]) -> None:
+    """Train the job and print the measurements.
+
+    Args:
+        job: What to train.
+        meter: What watches it.
+        changes: Arguments of the stage.
+        entry: What its `dataset_info.json` says of the rows besides their file.
+    """
     from llamafactory.train.tuner import run_exp
     from transformers import Trainer
 
-    meter = Meter(job)
     meter.watch(Trainer)
-    run_exp(args=build_arguments(job), callbacks=[StepClock()])
-    meter.print_report()
-
-
-def build_arguments(job: Job) -> dict[str, object]:
-    """Write the data set where it is looked for, and return the run's arguments."""
     folder = Path(job.output) / "data"
     folder.mkdir(parents=True)
     shutil.copy(job.rows, folder / "rows.json")
-    (folder / "dataset_info.json").write_text(json.dumps({"rows": {"file_name": "rows.json"}}), encoding="utf-8")
+    catalogue = {"rows": {"file_name": "rows.json", **entry}}
+    (folder / "dataset_info.json").write_text(json.dumps(catalogue), encoding="utf-8")
+    run_exp(args=_build_arguments(job, folder) | changes, callbacks=[StepClock()])
+    meter.print_report()
+
+
+def _build_arguments(job: Job, folder: Path) -> dict[str, object]:
     arguments: dict[str, object] = {
-        "stage": "sft",
         "do_train": True,
         "model_name_or_path": job.model,
         "dataset_dir": str(folder),

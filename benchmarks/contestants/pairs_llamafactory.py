@@ -1,29 +1,20 @@
 """The DPO job in LLaMA-Factory: what its command line runs, called in this process so that it can be watched."""
 
-import json
-from pathlib import Path
-
 from benchmarks.contestants.job import Job
-from benchmarks.contestants.llamafactory import build_arguments
-from benchmarks.contestants.meter import StepClock
+from benchmarks.contestants.llamafactory import train
 from benchmarks.contestants.pairs import PairMeter
+
+_ENTRY = {
+    "formatting": "sharegpt",
+    "ranking": True,
+    "columns": {"messages": "conversations", "chosen": "chosen", "rejected": "rejected"},
+}
 
 
 def main() -> None:
     """Train the job and print the measurements."""
     job = Job.from_command_line()
-    from llamafactory.train.tuner import run_exp
-    from transformers import Trainer
-
-    meter = PairMeter(job)
-    meter.watch(Trainer)
-    arguments = build_arguments(job) | {"stage": "dpo", "pref_loss": "sigmoid", "pref_beta": 0.1}
-    entry = {"file_name": "rows.json", "formatting": "sharegpt", "ranking": True}
-    entry["columns"] = {"messages": "conversations", "chosen": "chosen", "rejected": "rejected"}  # type: ignore[assignment]
-    catalogue = Path(str(arguments["dataset_dir"])) / "dataset_info.json"
-    catalogue.write_text(json.dumps({"rows": entry}), encoding="utf-8")
-    run_exp(args=arguments, callbacks=[StepClock()])
-    meter.print_report()
+    train(job, PairMeter(job), {"stage": "dpo", "pref_loss": "sigmoid", "pref_beta": 0.1}, _ENTRY)
 
 
 if __name__ == "__main__":

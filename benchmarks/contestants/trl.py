@@ -1,7 +1,9 @@
 """The job in TRL: `SFTTrainer` with prompt/completion rows, which is its way to learn answers only."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from benchmarks.contestants.job import Job
 from benchmarks.contestants.meter import Meter, StepClock
@@ -10,17 +12,36 @@ from benchmarks.contestants.meter import Meter, StepClock
 def main() -> None:
     """Train the job and print the measurements."""
     job = Job.from_command_line()
+    from trl import SFTConfig, SFTTrainer
+
+    train(job, Meter(job), SFTTrainer, SFTConfig, _convert_row)
+
+
+def train(
+    job: Job,
+    meter: Meter,
+    trainer_class: Callable[..., Any],
+    config_class: Callable[..., Any],
+    convert_row: Callable[[Any], dict[str, Any]],
+) -> None:
+    """Train the job with one of TRL's trainers and print the measurements.
+
+    Args:
+        job: What to train.
+        meter: What watches it.
+        trainer_class: The trainer.
+        config_class: Its settings.
+        convert_row: Makes a row of the job one that the trainer knows.
+    """
     from datasets import Dataset
     from peft import LoraConfig
     from transformers import AutoTokenizer, Trainer
-    from trl import SFTConfig, SFTTrainer
 
-    meter = Meter(job)
     meter.watch(Trainer)
     checkpointing = {} if job.checkpointing == "auto" else {"gradient_checkpointing": job.checkpointing == "on"}
-    trainer = SFTTrainer(
+    trainer = trainer_class(
         model=job.model,
-        args=SFTConfig(
+        args=config_class(
             output_dir=job.output,
             max_length=job.cutoff_len,
             per_device_train_batch_size=job.batch,
@@ -36,7 +57,7 @@ def main() -> None:
             model_init_kwargs={"dtype": "float32"},
             **checkpointing,
         ),
-        train_dataset=Dataset.from_list([_convert_row(row) for row in json.loads(Path(job.rows).read_text())]),
+        train_dataset=Dataset.from_list([convert_row(row) for row in json.loads(Path(job.rows).read_text())]),
         processing_class=AutoTokenizer.from_pretrained(job.model),
         peft_config=LoraConfig(
             r=job.lora_rank, lora_alpha=2 * job.lora_rank, target_modules="all-linear", task_type="CAUSAL_LM"
