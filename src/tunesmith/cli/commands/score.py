@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunesmith.cli import output
@@ -19,7 +20,8 @@ usage: tunesmith score MODEL ROWS [--adapter ADAPTER ...] [--output FILE] [key=v
 Rate every row with a reward model. MODEL is what a run with `stage: rm` wrote (an adapter's folder names its model
 itself), a sequence classifier with one label, or a folder with LLaMA-Factory's value head. ROWS is a file (json,
 jsonl, parquet ...) or a data set of the catalogue: conversations, rows with a chosen and a rejected completion, or
-plain texts in a column `text`. One line per row is written, to standard output or to FILE:
+plain texts in a column `text`. One line per row is written, to standard output or to FILE, which appears (or takes the
+place of one that is there) when all rows are rated:
 
   {"row": 0, "score": 1.25}
   {"row": 1, "chosen": 0.5, "rejected": -0.75}
@@ -51,6 +53,8 @@ def run(arguments: Sequence[str]) -> int:
     from tunesmith.inference.reward import load_reward_scorer
 
     spec = resolve_score_rows(config, config.data.dataset[0])
+    if destination is not None:
+        _check_destination(Path(destination), spec.files)
     scorer = load_reward_scorer(config)
     rows = score_rows(scorer, spec, config, shows_progress=sys.stderr.isatty() and destination is not None)
     summary = _Summary()
@@ -64,6 +68,17 @@ def run(arguments: Sequence[str]) -> int:
             file.writelines(f"{json.dumps(row.to_dict(), ensure_ascii=False)}\n" for row in summary.counted(rows))
         output.show_text(f"{scorer.note}. {summary.render()} Written to {destination}.")
     return 0
+
+
+def _check_destination(file: Path, sources: Sequence[Path]) -> None:
+    """Make sure, before anything is rated, that scores can be written to a file, and that it holds no rows to rate."""
+    from tunesmith.runtime.files import check_writable
+
+    if file.is_dir():
+        raise ConfigError(f"--output is {file}, which is a folder. Name a file, such as {file / 'scores.jsonl'}.")
+    if any(source.resolve() == file.resolve() for source in sources):
+        raise ConfigError(f"--output is {file}, which holds the rows that are to be rated. Name another file.")
+    check_writable(file.absolute().parent, "--output")
 
 
 class _Summary:

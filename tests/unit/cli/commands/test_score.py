@@ -9,6 +9,8 @@ from tests.tiny.models import tiny_model
 from tests.tiny.tokenizers import byte_level_tokenizer
 from tests.unit.cli.toy import save_toy_model
 from tunesmith.cli.main import main
+from tunesmith.evaluation import scores
+from tunesmith.inference import reward
 from tunesmith.models.reward import build_reward_model
 
 
@@ -62,3 +64,40 @@ def test_a_model_without_a_head_ends_the_command_with_what_was_found(rows, tmp_p
 @pytest.mark.parametrize("words", [[], ["a.json", "--dataset", "b.json"]])
 def test_one_file_is_rated_at_a_time(folder, words, capsys):
     assert main(["score", str(folder), *words, "use_cpu=true"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (".", "which is a folder. Name a file"),
+        ("rows.json", "which holds the rows that are to be rated. Name another file"),
+        ("rows.json/scores.jsonl", "nothing can be written to"),
+    ],
+)
+def test_a_place_where_no_scores_can_go_is_refused_before_the_model_is_loaded(
+    folder, rows, tmp_path, place, message, monkeypatch, capsys
+):
+    monkeypatch.setattr(reward, "load_reward_scorer", None)
+    before = rows.read_text()
+    assert main(["score", str(folder), str(rows), "--output", str(tmp_path / place)]) == 2
+    assert message in capsys.readouterr().err
+    assert rows.read_text() == before
+
+
+def test_scores_take_the_place_of_older_ones_when_all_rows_are_rated(folder, rows, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "scores.jsonl"
+    out.write_text("old")
+    words = ["score", str(folder), str(rows), "--output", str(out), "use_cpu=true"]
+    right = scores.score_rows
+
+    def stop(*arguments, **options):
+        yield from list(right(*arguments, **options))[:3]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(scores, "score_rows", stop)
+    assert main(words) == 130
+    assert out.read_text() == "old"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["rows.json", "scores.jsonl"]
+    monkeypatch.setattr(scores, "score_rows", right)
+    assert main(words) == 0
+    assert len(out.read_text().splitlines()) == 6
