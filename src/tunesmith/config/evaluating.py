@@ -34,7 +34,9 @@ class EvaluatingSettings:
     """When the model is measured, on what, and what follows from it."""
 
     per_device_eval_batch_size: PositiveInt = 8
-    """Rows of one evaluation batch on each device. Changes speed and memory, not the numbers."""
+    """Rows of one evaluation batch on each device, and of those in which a reference is computed beforehand.
+
+    Changes speed and memory, not the numbers."""
 
     eval_strategy: Literal["no", "steps", "epoch"] = "no"
     """When the model is measured during training: never, every `eval_steps`, or after every epoch."""

@@ -114,8 +114,13 @@ def _without_evaluation(config: "RunConfig") -> Iterator[Unused]:
         asking = "`eval_strategy` is no, and neither `do_eval` nor `do_predict` is set"
         keys = ["predict_with_generate", "compute_accuracy"]
         if config.training.sample_steps is None:  # samples are drawn from these rows, in batches of this size
-            keys += ["eval_dataset", "per_device_eval_batch_size"]
+            keys += ["eval_dataset"] if _may_precompute(config) else ["eval_dataset", "per_device_eval_batch_size"]
         yield keys, f"nothing is measured ({asking})"
+
+
+def _may_precompute(config: "RunConfig") -> bool:
+    """Whether a reference may go over all rows beforehand, in batches of the size of evaluations."""
+    return config.objective.stage in STAGES_WITH_REFERENCE and config.reference.precompute_reference is not False
 
 
 def _without_choice(config: "RunConfig") -> Iterator[Unused]:

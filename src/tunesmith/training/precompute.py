@@ -1,12 +1,14 @@
 """The reference's log-probabilities of all rows, computed once before training and kept with the prepared data.
 
 They are found again by content: the rows, the weights of the reference and how they are scored. Neither names nor times
-of files count.
+of files count. What a run had computed when it died is kept in the same way, see `_Unfinished`.
 """
 
 import hashlib
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 Rows = ExampleDataset | FeedbackDataset
 _FORMAT = 2
+_SECONDS_BETWEEN_WRITES = 30.0
 
 _NAMES = frozenset({"_name_or_path", "architectures", "transformers_version", "use_cache"})
 """Settings of a model that say where it comes from, not what it computes."""
@@ -120,9 +123,11 @@ class _Store:
         file = self._folder / f"reference-{self._key(rows)}.npy"
         values = self._find(file, len(rows))
         if values is None:
-            values = self._compute(rows)
+            unfinished = _Unfinished(file, self._parts.ranks.rank)
+            values = self._compute(rows, unfinished)
             if self._parts.ranks.is_main:
                 _write(file, values)
+            unfinished.remove()
         else:
             logger.info("The reference's log-probabilities of %s rows are taken from the cache.", f"{len(rows):,}")
         return ReferencedRows(rows, values)
@@ -147,21 +152,29 @@ class _Store:
             digest.update(np.ascontiguousarray(row["trained_spans"]).data)
         return digest.hexdigest()[:32]
 
-    def _compute(self, rows: Rows) -> NDArray[np.float32]:
-        """Run the reference over all rows, each process over its share. Shape [rows, 2]."""
+    def _compute(self, rows: Rows, unfinished: "_Unfinished") -> NDArray[np.float32]:
+        """Run the reference over all rows that have no values yet, each process over its share. Shape [rows, 2]."""
         ranks, size = self._parts.ranks, self._parts.config.training.per_device_eval_batch_size
         order = np.argsort(rows.lengths, kind="stable")  # rows of like length share a batch
         batches = [order[start : start + size] for start in range(0, len(order), size)]
-        own = range(ranks.rank, len(batches), ranks.world_size)
-        values = np.zeros((len(rows), 2), dtype=np.float32)
-        shown = tqdm(own, desc="Reference", unit=" batches", disable=not ranks.is_main)
-        with evaluation_mode(self._trainer.model), torch.no_grad(), self._trainer.accelerator.autocast():
+        values = unfinished.find(len(rows))
+        share = range(ranks.rank, len(batches), ranks.world_size)
+        missing = [number for number in share if np.isnan(values[batches[number]]).any()]
+        shown = tqdm(missing, desc="Reference", unit=" batches", disable=not ranks.is_main)
+        with (
+            unfinished.keeping(values),
+            evaluation_mode(self._trainer.model),
+            torch.no_grad(),
+            self._trainer.accelerator.autocast(),
+        ):
             for number in shown:
                 values[batches[number]] = self._values_of([rows[int(index)] for index in batches[number]])
+                unfinished.keep_if_due(values)
         if ranks.world_size > 1:
             gathered: list[Any] = [None] * ranks.world_size
             torch.distributed.all_gather_object(gathered, values)
-            values = np.sum(gathered, axis=0, dtype=np.float32)  # a row is zero where another process has it
+            for other in gathered:  # a row is nan where another process has it
+                values = np.where(np.isnan(values), other, values)
         return values
 
     def _values_of(self, rows: Sequence[Any]) -> NDArray[np.float32]:
@@ -173,6 +186,56 @@ class _Store:
             found = torch.stack([found, other], dim=1)
         table: NDArray[np.float32] = found.float().reshape(-1, 2).cpu().numpy()
         return table
+
+
+class _Unfinished:
+    """Keeps what a process has computed so far, so that a run that dies has not computed in vain.
+
+    Args:
+        file: Where all values go in the end.
+        rank: Of this process, which has a file of its own.
+    """
+
+    def __init__(self, file: Path, rank: int) -> None:
+        self._folder, self._pattern = file.parent, f"{file.stem}.*.part"
+        self._file = file.with_name(f"{file.stem}.{rank}.part")
+        self._written = time.monotonic()
+
+    def find(self, num_rows: int) -> NDArray[np.float32]:
+        """Return the values that earlier runs left, of whatever process; nan for the others. Shape [rows, 2]."""
+        values = np.full((num_rows, 2), np.nan, dtype=np.float32)
+        for path in sorted(self._folder.glob(self._pattern)):
+            found = _read(path, num_rows)
+            if found is not None:
+                values = np.where(np.isnan(values), found, values)
+        known = int((~np.isnan(values).any(axis=1)).sum())
+        if known:
+            logger.info(
+                "The reference's log-probabilities of %s of %s rows were computed by a run that stopped.",
+                f"{known:,}",
+                f"{num_rows:,}",
+            )
+        return values
+
+    @contextmanager
+    def keeping(self, values: NDArray[np.float32]) -> Iterator[None]:
+        """Write down what is known when the block is left by an error or an interruption."""
+        try:
+            yield
+        except BaseException:
+            _write(self._file, values)
+            raise
+
+    def keep_if_due(self, values: NDArray[np.float32]) -> None:
+        """Write down what is known, every now and then: a process that is killed says nothing."""
+        if time.monotonic() - self._written > _SECONDS_BETWEEN_WRITES:
+            _write(self._file, values)
+            self._written = time.monotonic()
+
+    def remove(self) -> None:
+        """Remove what is not needed any more: all values are in one place."""
+        for path in self._folder.glob(self._pattern):
+            path.unlink(missing_ok=True)
 
 
 def _digest_weights(policy: nn.Module, reference: ReferencePolicy) -> str:

@@ -1,6 +1,7 @@
 """The reference computed once: the same numbers, found again by content."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,6 +133,38 @@ def test_a_folder_that_cannot_be_written_costs_a_warning_alone(folder, monkeypat
     found = precompute_reference(*prepare(folder))
     assert isinstance(found.objective.reference, Precomputed)
     assert "could not be kept" in caplog.text
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, torch.OutOfMemoryError, None])
+def test_what_was_computed_before_a_run_stopped_is_not_computed_again(folder, monkeypatch, failure):
+    """It is written when the run is left, and every now and then for those that are killed."""
+    expected = precompute_reference(*prepare(folder, per_device_eval_batch_size=2)).data.train
+    (file,) = (folder / "cache").glob("reference-*.npy")
+    values = np.load(file)
+    file.unlink()
+    right = precompute._Store._values_of
+    counted = []
+
+    def stop_after_three(store, rows):
+        counted.append(len(rows))
+        if len(counted) == 4:
+            raise failure or SystemExit
+        return right(store, rows)
+
+    monkeypatch.setattr(precompute._Store, "_values_of", stop_after_three)
+    if failure is None:  # nobody gets to write at the end
+        monkeypatch.setattr(precompute, "_SECONDS_BETWEEN_WRITES", 0.0)
+        monkeypatch.setattr(precompute._Unfinished, "keeping", lambda self, values: nullcontext())
+    with pytest.raises(failure or SystemExit):
+        precompute_reference(*prepare(folder, per_device_eval_batch_size=2))
+    assert not file.exists()
+    assert len(list((folder / "cache").glob("reference-*.part"))) == 1
+    counted[:] = [0] * 4
+    found = precompute_reference(*prepare(folder, per_device_eval_batch_size=2)).data.train
+    assert counted[4:] == [2, 2]  # of five batches
+    np.testing.assert_array_equal(np.load(file), values)
+    assert not list((folder / "cache").glob("reference-*.part"))
+    assert len(found) == len(expected) == 10
 
 
 @pytest.mark.parametrize(

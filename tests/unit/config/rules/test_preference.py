@@ -120,3 +120,11 @@ def test_rows_that_come_one_by_one_have_no_partner(problems):
     packed = problems(**DPO, **rows, packing=True)
     assert any("`packing: true` with `streaming: true` packs single rows" in each for each in packed)
     assert not any("packs single rows" in each for each in problems(**DPO, **rows))
+
+
+def test_the_batch_size_of_evaluations_is_that_of_a_reference_computed_beforehand(load):
+    def notes(**changes):
+        return " ".join(load(**DPO, per_device_eval_batch_size=2, **changes).notes())
+
+    assert "per_device_eval_batch_size" not in notes()
+    assert "`per_device_eval_batch_size: 2` is not used" in notes(precompute_reference=False)
