@@ -168,7 +168,7 @@ def test_a_resumed_run_ends_like_one_that_was_not_interrupted(tmp_path, kind, tu
     assert log_of(second) == expected[1]
 
 
-CASES = [("kto", "full", 1), ("dpo", "lora", 4), ("rm", "full", 4), ("rm", "lora", 1)]
+CASES = [("kto", "full", 1), ("dpo", "lora", 4), ("kto_pair", "full", 4), ("rm", "full", 4), ("rm", "lora", 1)]
 
 
 def train_in_processes(folder):

@@ -4,9 +4,11 @@ An *example* is one tokenised row. A *batch* is what a collator makes of several
 Hugging Face models and are spelled nowhere else.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -132,8 +134,21 @@ LOSS_KEYS = (
     "reference_log_probabilities",
     "mismatched",
     "step_means",
+    "reduce_means",
+    "completion_scores",
 )
 """Batch keys that are for the loss and not for the model."""
 
 BOOKKEEPING_KEYS = ("row_ids", "stream_place")
 """Batch keys that the trainer takes out before a batch reaches the model."""
+
+
+def move_batch(batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    """Return a batch on a device, without the keys of the trainer; with stage `kto` it holds another one."""
+    moved: dict[str, Any] = {}
+    for key, value in batch.items():
+        if isinstance(value, Mapping):
+            moved[key] = move_batch(value, device)
+        elif key not in BOOKKEEPING_KEYS:
+            moved[key] = value.to(device) if isinstance(value, Tensor) else value
+    return moved

@@ -6,8 +6,9 @@ with the set.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from typing import Any
 
 import torch
@@ -61,9 +62,9 @@ def measure_loss(
     model.eval()
     try:
         with torch.no_grad():
-            known = _measure_set(model, dataloader, objective, prepare_inputs)
-            for batch in dataloader:
-                result = objective.compute(model, {**prepare_inputs(batch), **known})
+            known, by_batch = _measure_set(model, dataloader, objective, prepare_inputs)
+            for batch, own in zip(dataloader, chain(by_batch, repeat({})), strict=False):
+                result = objective.compute(model, {**prepare_inputs(batch), **known, **own})
                 means.add(result.means)
                 correct = result.metrics.get("correct")
                 counts_correct = counts_correct and correct is not None
@@ -92,13 +93,14 @@ def _measure_set(
     dataloader: Iterable[Mapping[str, Any]],
     objective: Objective,
     prepare_inputs: Callable[[Mapping[str, Any]], Mapping[str, Tensor]],
-) -> dict[str, Any]:
-    """Return what the loss of one item needs to know of the whole set, as an addition to each batch."""
+) -> tuple[dict[str, Any], Sequence[Mapping[str, Any]]]:
+    """Return what the loss of one item needs to know of the whole set, and what is known of each batch by then."""
     measured = objective.measure(model, map(prepare_inputs, dataloader))
-    if not measured:
-        return {}
+    if not measured.means:
+        return {}, ()
     device = next(model.parameters()).device
-    return {"step_means": mean_tensors(measured, lambda values: _sum_over_processes(values, model).to(device), device)}
+    means = mean_tensors(measured.means, lambda values: _sum_over_processes(values, model).to(device), device)
+    return {"step_means": means}, measured.by_batch
 
 
 def _sum_over_processes(sums: Tensor, model: nn.Module) -> Tensor:

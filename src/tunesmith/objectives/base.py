@@ -4,9 +4,9 @@ An objective never divides. The trainer divides once, by the number of items of 
 micro-batches and processes, which is why any split of the same rows gives the same gradients.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
@@ -40,6 +40,17 @@ class LossSum:
     that processes can add theirs up without asking."""
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was found out about the rows of an optimiser step before the loss of any of them."""
+
+    means: Mapping[str, Mean] = field(default_factory=dict)
+    """What the loss of one item needs to know of all of them; the same names in every process."""
+
+    by_batch: Sequence[Mapping[str, Any]] = ()
+    """For each micro-batch what came up on the way and need not be computed again."""
+
+
 class Objective(Protocol):
     """Turns a batch into a `LossSum`; holds hyperparameters and no training state."""
 
@@ -52,11 +63,20 @@ class Objective(Protocol):
         """Return the number of items the loss of this batch will be summed over, without running the model."""
         ...
 
-    def measure(self, model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> Mapping[str, Mean]:
+    @property
+    def measures_its_own_rows(self) -> bool:
+        """Whether `measure` scores the very completions that `compute` scores.
+
+        Where a step is one micro-batch they are then scored once: `measure` is not called, and the batch holds
+        `reduce_means`, which takes this process's means from `compute` and returns those of all processes.
+        """
+        ...
+
+    def measure(self, model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> Measured:
         """Return what the loss of one item needs to know of all items of its optimiser step; most need nothing.
 
-        The trainer adds the parts of all processes up and puts the means into each batch as `step_means`, before
-        `compute`. In evaluation the whole set is one step.
+        The trainer adds the parts of all processes up and puts the means into each batch as `step_means`, with what
+        `by_batch` has for it, before `compute`. In evaluation the whole set is one step.
 
         Args:
             model: As for `compute`; gradients are off.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tunesmith.config.preference import PreferenceConfig
-from tunesmith.objectives.base import LossSum, Mean
+from tunesmith.objectives.base import LossSum, Mean, Measured
 from tunesmith.objectives.completions import CompletionScorer, CompletionScores, mean_of
 from tunesmith.objectives.losses.preference import kto_loss
 from tunesmith.objectives.next_token import weigh_router_loss
@@ -45,7 +45,12 @@ class FeedbackObjective:
         weights: Tensor = batch["item_weights"]
         return weights.sum().long()
 
-    def measure(self, model: nn.Module, batches: Iterable[Mapping[str, Any]]) -> Mapping[str, Mean]:
+    @property
+    def measures_its_own_rows(self) -> bool:
+        """It measures completions of other rows."""
+        return False
+
+    def measure(self, model: nn.Module, batches: Iterable[Mapping[str, Any]]) -> Measured:
         """Return the mean log-ratio of the mismatched completions."""
         total, rows = torch.zeros(()), torch.zeros(())
         for batch in batches:
@@ -53,7 +58,7 @@ class FeedbackObjective:
             ratios = self.log_ratios(model, mismatched)
             total += (ratios * weights).sum().cpu()
             rows += weights.sum().cpu()
-        return {KL: Mean(total, rows)}
+        return Measured({KL: Mean(total, rows)})
 
     def compute(self, model: nn.Module, batch: Mapping[str, Any]) -> LossSum:
         """Score the completion of every row and add up the losses."""

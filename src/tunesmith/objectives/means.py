@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from tunesmith.objectives.base import Mean
+from tunesmith.objectives.base import Mean, Objective
 
 
 class RunningMeans:
@@ -55,3 +55,19 @@ def mean_tensors(
     table = torch.stack([torch.stack([mean.total.float(), mean.count.float()]) for mean in means.values()])
     totals, counts = reduce_sum(table.to(device)).unbind(dim=1)
     return dict(zip(means, totals / counts.clamp(min=1.0), strict=True))
+
+
+def complete_step(objective: Objective, model: nn.Module, batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a batch with what its loss needs to know of its step, of which it is all.
+
+    Args:
+        objective: Of the batch.
+        model: As for `Objective.compute`.
+        batch: On the model's device.
+    """
+    with torch.no_grad():
+        measured = objective.measure(model, [batch])
+    if not measured.means:
+        return dict(batch)
+    means = mean_tensors(measured.means, lambda values: values, batch["input_ids"].device)
+    return {**batch, **(measured.by_batch[0] if measured.by_batch else {}), "step_means": means}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tunesmith.models.heads import LanguageHead, run_body
-from tunesmith.objectives.base import LossSum, Mean
+from tunesmith.objectives.base import LossSum, Measured
 from tunesmith.objectives.chunked_head import HeadLoss, chunked_head_loss, resolve_chunk_tokens
 from tunesmith.objectives.losses.cross_entropy import token_cross_entropy
 from tunesmith.objectives.positions import Predictions, count_predictions, find_predictions
@@ -35,9 +35,14 @@ class NextTokenObjective:
         """Every item is a token."""
         return True
 
-    def measure(self, model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> Mapping[str, Mean]:
+    @property
+    def measures_its_own_rows(self) -> bool:
+        """It measures nothing."""
+        return False
+
+    def measure(self, model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> Measured:
         """Return nothing: a token's loss depends on no other."""
-        return {}
+        return Measured()
 
     def count_items(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Return the number of labelled tokens that have a token before them."""

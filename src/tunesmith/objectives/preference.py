@@ -1,14 +1,14 @@
 """Learn from pairs which of two completions is better: stage `dpo` with its whole family of losses."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from tunesmith.config.preference import REFERENCE_FREE_LOSSES, PreferenceConfig
-from tunesmith.objectives.base import LossSum, Mean
+from tunesmith.objectives.base import LossSum, Mean, Measured
 from tunesmith.objectives.completions import CompletionScorer, CompletionScores, mean_of
 from tunesmith.objectives.losses import preference as losses
 from tunesmith.objectives.next_token import weigh_router_loss
@@ -16,6 +16,9 @@ from tunesmith.objectives.reference import ReferencePolicy
 
 CHOSEN_MEAN, REJECTED_MEAN = "chosen_log_ratio", "rejected_log_ratio"
 """Names of the means over the optimiser step that `kto_pair` compares with."""
+
+REFERENCE, SCORES = "reference_log_probabilities", "completion_scores"
+"""Batch keys of what is known before the loss is computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,24 +123,37 @@ class PreferenceObjective:
         weights: Tensor = batch["item_weights"]
         return weights.sum().long()
 
-    def measure(self, model: nn.Module, batches: Iterable[Mapping[str, Any]]) -> Mapping[str, Mean]:
-        """Return the mean log-ratios of chosen and rejected completions, for the loss that compares with them."""
-        if "kto_pair" not in self.config.pref_loss:
-            return {}
-        totals = [torch.zeros(3)]
+    @property
+    def measures_its_own_rows(self) -> bool:
+        """`kto_pair` compares the completions of a step with each other."""
+        return "kto_pair" in self.config.pref_loss
+
+    def measure(self, model: nn.Module, batches: Iterable[Mapping[str, Any]]) -> Measured:
+        """Return the mean log-ratios of chosen and rejected completions, for the loss that compares with them.
+
+        What the reference says is kept for `compute`. So is what the policy says in evaluation; in training it is
+        wanted once more, with its gradient.
+        """
+        if not self.measures_its_own_rows:
+            return Measured()
+        parts: list[Mapping[str, Mean]] = []
+        kept: list[dict[str, Any]] = []
         for batch in batches:
-            found = self.scorer.score(model, batch)
-            ratios = self._normalized(self._log_ratios(model, batch, found), found)
-            weights = batch["item_weights"]
-            parts = [(ratios[0::2] * weights).sum(), (ratios[1::2] * weights).sum(), weights.sum()]
-            totals.append(torch.stack(parts).cpu())
-        chosen, rejected, pairs = torch.stack(totals).sum(dim=0)
-        return {CHOSEN_MEAN: Mean(chosen, pairs), REJECTED_MEAN: Mean(rejected, pairs)}
+            found = self.scorer.score(model, batch, with_statistics=not model.training)
+            ratios = self._log_ratios(model, batch, found)
+            parts.append(self._means_of_ratios(found, ratios, batch))
+            kept.append({} if self.reference is None else {REFERENCE: found.log_probabilities - ratios})
+            if not model.training:
+                kept[-1][SCORES] = replace(found, output=None)
+        return Measured({name: _add_up([part[name] for part in parts]) for name in (CHOSEN_MEAN, REJECTED_MEAN)}, kept)
 
     def compute(self, model: nn.Module, batch: Mapping[str, Any]) -> LossSum:
         """Score both completions of every pair and add up the losses."""
-        found = self.scorer.score(model, batch, with_statistics=True)
-        scores = self._pair_scores(found, self._log_ratios(model, batch, found), batch)
+        found = batch.get(SCORES) if not model.training else None
+        if found is None:
+            found = self.scorer.score(model, batch, with_statistics=True)
+        ratios = self._log_ratios(model, batch, found)
+        scores = self._pair_scores(found, ratios, self._step_means(found, ratios, batch))
         weights = batch["item_weights"]
         items = weights.sum().long()
         total = (self._weigh(scores) * weights).sum()
@@ -153,14 +169,35 @@ class PreferenceObjective:
         """Return each completion's log-ratio to the reference; without one its log-probability."""
         if self.reference is None:
             return found.log_probabilities
-        with torch.no_grad():
-            reference = self.reference.completion_log_probabilities(model, batch)
+        reference = batch.get(REFERENCE)
+        if reference is None:
+            with torch.no_grad():
+                reference = self.reference.completion_log_probabilities(model, batch)
         return found.log_probabilities - reference
+
+    def _step_means(
+        self, found: CompletionScores, ratios: Tensor, batch: Mapping[str, Any]
+    ) -> Mapping[str, Tensor] | None:
+        """Return what the loss needs to know of the step; from this batch, where it is all of it."""
+        if not self.measures_its_own_rows or "step_means" in batch:
+            means: Mapping[str, Tensor] | None = batch.get("step_means")
+            return means
+        reduced: Mapping[str, Tensor] = batch["reduce_means"](self._means_of_ratios(found, ratios, batch))
+        return reduced
+
+    def _means_of_ratios(self, found: CompletionScores, ratios: Tensor, batch: Mapping[str, Any]) -> dict[str, Mean]:
+        ratios, weights = self._normalized(ratios, found), batch["item_weights"]
+        return {
+            CHOSEN_MEAN: mean_of(ratios[0::2] * weights, weights),
+            REJECTED_MEAN: mean_of(ratios[1::2] * weights, weights),
+        }
 
     def _normalized(self, ratios: Tensor, found: CompletionScores) -> Tensor:
         return ratios / found.lengths.clamp(min=1) if self.config.pref_length_normalization else ratios
 
-    def _pair_scores(self, found: CompletionScores, ratios: Tensor, batch: Mapping[str, Any]) -> PairScores:
+    def _pair_scores(
+        self, found: CompletionScores, ratios: Tensor, step_means: Mapping[str, Tensor] | None
+    ) -> PairScores:
         per_token = ratios / found.lengths.clamp(min=1)
         ratios = self._normalized(ratios, found)
         means = found.mean_log_probabilities
@@ -170,7 +207,7 @@ class PreferenceObjective:
             chosen_mean=means[0::2],
             rejected_mean=means[1::2],
             mean_margins=per_token[0::2] - per_token[1::2],
-            step_means=batch.get("step_means"),
+            step_means=step_means,
         )
 
     def _weigh(self, scores: PairScores) -> Tensor:
@@ -203,6 +240,12 @@ class PreferenceObjective:
             "logps/rejected": mean_of(shown[1::2] * weights, weights),
             **token_means(found),
         }
+
+
+def _add_up(parts: Sequence[Mean]) -> Mean:
+    """Return the mean over several batches, on the CPU; of none, a mean of nothing."""
+    zero = torch.zeros(())
+    return Mean(sum((part.total.cpu() for part in parts), zero), sum((part.count.cpu() for part in parts), zero))
 
 
 def is_reference_free(config: PreferenceConfig) -> bool:

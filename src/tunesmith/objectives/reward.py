@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from tunesmith.objectives.base import LossSum, Mean
+from tunesmith.objectives.base import LossSum, Measured
 from tunesmith.objectives.completions import mean_of, model_inputs
 from tunesmith.objectives.losses.preference import bradley_terry_loss, centering_loss
 from tunesmith.objectives.next_token import weigh_router_loss
@@ -48,9 +48,14 @@ class RewardObjective:
         """Return the number of pairs."""
         return batch["item_weights"].sum().long()
 
-    def measure(self, model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> Mapping[str, Mean]:
+    @property
+    def measures_its_own_rows(self) -> bool:
+        """It measures nothing."""
+        return False
+
+    def measure(self, model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> Measured:
         """Return nothing: a pair's loss depends on no other."""
-        return {}
+        return Measured()
 
     def compute(self, model: nn.Module, batch: Mapping[str, Tensor]) -> LossSum:
         """Score both sequences of every pair and add up the losses, each with its row's margin."""

@@ -1,16 +1,16 @@
 """First weights of an adapter that are computed when a run begins."""
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from tunesmith.data.batches import BOOKKEEPING_KEYS
+from tunesmith.data.batches import move_batch
 from tunesmith.models.adapters.begin import FROM_DATA, Batch, compute_first_weights, needs_first_weights
 from tunesmith.models.locations import resolve_with_adapters
 from tunesmith.models.stored_weights import StoredWeights, find_folder
+from tunesmith.objectives.means import complete_step
 from tunesmith.training.assembly import RunParts, build_run_collator
 
 logger = logging.getLogger(__name__)
@@ -48,12 +48,7 @@ def _first_batches(parts: RunParts) -> list[Batch]:
     collate = build_run_collator(parts)
     device = parts.arguments.device
     batches = [collate([rows[place] for place in places[start : start + size]]) for start in range(0, wanted, size)]
-    return [_for_model(batch, device) for batch in batches]
-
-
-def _for_model(batch: Mapping[str, Any], device: torch.device) -> Batch:
-    kept = {key: value for key, value in batch.items() if key not in BOOKKEEPING_KEYS}
-    return {key: value.to(device) if isinstance(value, Tensor) else value for key, value in kept.items()}
+    return [move_batch(batch, device) for batch in batches]
 
 
 def _loss_of(parts: RunParts) -> Callable[[Batch], Tensor]:
@@ -61,7 +56,7 @@ def _loss_of(parts: RunParts) -> Callable[[Batch], Tensor]:
 
     def measure(batch: Batch) -> Tensor:
         with parts.loaded.precision.autocast(torch.device(device)):
-            found = parts.objective.compute(model, batch)
+            found = parts.objective.compute(model, complete_step(parts.objective, model, batch))
         return found.total / found.items.clamp(min=1)
 
     return measure

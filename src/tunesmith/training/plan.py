@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import torch
 
 from tunesmith.config.objective import COMPLETION_STAGES
+from tunesmith.config.preference import PreferenceConfig
 from tunesmith.data.pipeline import is_packed
 from tunesmith.models.attention import find_recurrence
 from tunesmith.objectives import Objective
@@ -80,18 +81,33 @@ def _tuning(parts: RunParts) -> str:
 def _loss(parts: RunParts) -> str:
     preference, objective = parts.config.preference, parts.objective
     if isinstance(objective, FeedbackObjective):
+        side = f", {preference.pref_ftx:g} x cross entropy of desirable completions" if preference.pref_ftx else ""
         return (
             f"kto, beta {preference.pref_beta:g}, desirable completions weigh {objective.desirable_weight:.4g} and "
-            f"others {objective.undesirable_weight:.4g}"
+            f"others {objective.undesirable_weight:.4g}{side}"
         )
     if not isinstance(objective, PreferenceObjective):
-        return "Bradley-Terry"
+        coefficient = preference.center_rewards_coefficient
+        return f"Bradley-Terry{f', scores centred with weight {coefficient:g}' if coefficient else ''}"
     weights = preference.pref_loss_weights or (1.0,) * len(preference.pref_loss)
     names = [
         name if weight == 1 else f"{weight:g} x {name}"
         for name, weight in zip(preference.pref_loss, weights, strict=True)
     ]
-    return f"{' + '.join(names)}, beta {preference.pref_beta:g}"
+    names += [f"{preference.pref_ftx:g} x cross entropy of the chosen"] if preference.pref_ftx else []
+    return ", ".join([" + ".join(names), f"beta {preference.pref_beta:g}", *_variations(preference)])
+
+
+def _variations(preference: PreferenceConfig) -> Iterator[str]:
+    """Yield what changes the losses of pairs besides their names and beta."""
+    if preference.dpo_label_smoothing:
+        yield f"label smoothing {preference.dpo_label_smoothing:g}"
+    if preference.pref_length_normalization:
+        yield "log-ratios per token"
+    if preference.ld_alpha is not None:
+        yield f"what only the longer completion has weighs {preference.ld_alpha:g}"
+    if preference.pref_bco_weight:
+        yield f"mixed with {preference.pref_bco_weight:g} x bco_pair"
 
 
 def describe_reference(objective: Objective) -> str:

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tunesmith.evaluation.perplexity import measure_loss
-from tunesmith.objectives.base import LossSum
+from tunesmith.objectives.base import LossSum, Measured
 
 
 class ListedLoss:
@@ -15,7 +15,7 @@ class ListedLoss:
         return batch["items"]
 
     def measure(self, model, batches):
-        return {}
+        return Measured()
 
     def compute(self, model, batch):
         assert not model.training

@@ -82,9 +82,9 @@ def test_the_estimate_has_no_gradient(models):
     objective = tiny_objective(model, "kto", reference=FixedReference(other))
     with torch.no_grad():
         measured = objective.measure(model, [batch_of(ROWS[:2]), batch_of(ROWS[2:])])
-    assert measured["kl"].count == 6
-    assert measured["kl"].total.item() == pytest.approx(sum(ratios_of(models, 1)), abs=1e-4)
-    assert not measured["kl"].total.requires_grad
+    assert measured.means["kl"].count == 6
+    assert measured.means["kl"].total.item() == pytest.approx(sum(ratios_of(models, 1)), abs=1e-4)
+    assert not measured.means["kl"].total.requires_grad
 
 
 @pytest.mark.parametrize(

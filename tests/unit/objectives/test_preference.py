@@ -11,8 +11,9 @@ from tunesmith.config.preference import PREFERENCE_LOSSES, REFERENCE_FREE_LOSSES
 from tunesmith.data.batches import BOOKKEEPING_KEYS
 from tunesmith.data.collators import build_collator
 from tunesmith.data.collators.completions import split_pair
+from tunesmith.evaluation.perplexity import measure_loss
 from tunesmith.objectives.losses.preference import sigmoid_loss
-from tunesmith.objectives.means import mean_tensors
+from tunesmith.objectives.means import complete_step, mean_tensors
 from tunesmith.objectives.preference import is_reference_free
 
 ROWS = uneven_pairs(5)
@@ -36,10 +37,7 @@ def batch_of(rows=ROWS, layout="padded"):
 
 def compute(objective, model, batch):
     """As the trainer does: measure the step first."""
-    with torch.no_grad():
-        measured = objective.measure(model, [batch])
-    means = {"step_means": mean_tensors(measured, lambda values: values, CPU)} if measured else {}
-    return objective.compute(model, {**batch, **means})
+    return objective.compute(model, complete_step(objective, model, batch))
 
 
 def slow_log_probabilities(model, sequence):
@@ -221,3 +219,75 @@ def test_models_whose_head_cannot_be_taken_apart_give_the_same(model, other):
     expected, found = (compute(each, model, batch_of()) for each in (objective, whole))
     torch.testing.assert_close(found.total, expected.total, atol=1e-5, rtol=1e-5)
     assert mean(found, "entropy") == pytest.approx(mean(expected, "entropy"), abs=1e-5)
+
+
+class Counter:
+    """Counts how often a model is run, and whether for a gradient."""
+
+    def __init__(self, *models):
+        self.runs = {"with gradient": 0, "without": 0}
+        self.handles = [each.register_forward_pre_hook(self._note) for each in models]
+
+    def _note(self, module, arguments):
+        self.runs["with gradient" if torch.is_grad_enabled() else "without"] += 1
+
+    def __enter__(self):
+        return self.runs
+
+    def __exit__(self, *failure):
+        for handle in self.handles:
+            handle.remove()
+
+
+def pair_objective(model, other):
+    reference = FixedReference(other)
+    return tiny_objective(model, reference=reference, pref_loss=("kto_pair",), pref_beta=0.4), reference
+
+
+def test_a_step_of_one_batch_is_scored_once(model, other):
+    """Its loss takes the means that it compares with from the scores that it learns from."""
+    objective, reference = pair_objective(model, other)
+    expected = compute(objective, model, batch_of())
+    with Counter(model) as policy_runs, Counter(reference.model) as reference_runs:
+        found = objective.compute(
+            model, {**batch_of(), "reduce_means": lambda means: mean_tensors(means, lambda values: values, CPU)}
+        )
+    assert policy_runs == {"with gradient": 1, "without": 0}
+    assert reference_runs == {"with gradient": 0, "without": 1}
+    torch.testing.assert_close(found.total, expected.total)
+    gradients = []
+    for total in (expected.total, found.total):
+        model.zero_grad()
+        total.backward()
+        gradients.append(model.lm_head.weight.grad.clone())
+    assert gradients[0].abs().sum() > 0
+    torch.testing.assert_close(*gradients)
+
+
+def test_the_reference_is_scored_once_in_a_step_of_several_batches(model, other):
+    objective, reference = pair_objective(model, other)
+    parts = [batch_of(ROWS[:2]), batch_of(ROWS[2:])]
+    with Counter(model) as policy_runs, Counter(reference.model) as reference_runs:
+        with torch.no_grad():
+            measured = objective.measure(model, parts)
+        means = {"step_means": mean_tensors(measured.means, lambda values: values, CPU)}
+        found = [
+            objective.compute(model, {**part, **own, **means})
+            for part, own in zip(parts, measured.by_batch, strict=True)
+        ]
+    assert policy_runs == {"with gradient": 2, "without": 2}  # the means are known only after all of them
+    assert reference_runs == {"with gradient": 0, "without": 2}
+    torch.testing.assert_close(sum(part.total for part in found), compute(objective, model, batch_of()).total)
+
+
+def test_in_evaluation_policy_and_reference_are_scored_once(model, other):
+    objective, reference = pair_objective(model, other)
+    expected = compute(objective, model, batch_of())
+    batches = [batch_of(ROWS[:2]), batch_of(ROWS[2:])]
+    with Counter(model) as policy_runs, Counter(reference.model) as reference_runs:
+        found = measure_loss(model, batches, objective, dict)
+    assert model.training
+    assert policy_runs == reference_runs == {"with gradient": 0, "without": 2}
+    assert found.loss == pytest.approx(expected.total.item() / 5, abs=1e-6)
+    assert found.means["rewards/margins"] == pytest.approx(mean(expected, "rewards/margins"), abs=1e-6)
+    assert found.means["entropy"] == pytest.approx(mean(expected, "entropy"), abs=1e-6)

@@ -77,7 +77,7 @@ def test_centring_and_routers_are_for_training_alone(model):
 
 def test_nothing_is_measured_beforehand_and_fillers_count_for_nothing(model):
     objective = RewardObjective(LastToken())
-    assert objective.measure(model, iter(())) == {}
+    assert objective.measure(model, iter(())).means == {}
     assert not objective.loss_is_per_token
     silent = {**ROWS[0], "trained_spans": np.zeros(0, dtype=np.int32)}
     found = objective.compute(model, batch_of([silent]))

@@ -8,8 +8,9 @@ import pytest
 from tests.tiny.runs import tiny_run, write_dataset, write_model
 from tunesmith.errors import ConfigError, DataError, TrainingError
 from tunesmith.training.monitoring.log import LOG_FILE, read_log
+from tunesmith.training.plan import render_plan
 from tunesmith.training.reference import WithoutAdapter
-from tunesmith.training.run import run_training
+from tunesmith.training.run import prepare_parts, run_training
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,27 @@ def test_dpo_begins_at_log_2_and_learns(place, tmp_path, settings, reference):
     assert {"eval_rewards/accuracies", "eval_rewards/margins", "eval_entropy"} <= evaluated.keys()
     assert "eval_perplexity" not in evaluated
     assert (tmp_path / "training_loss.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "loss"),
+    [
+        (
+            {"pref_ftx": 0.2, "dpo_label_smoothing": 0.1, "pref_bco_weight": 2.0},
+            "sigmoid + 0.2 x cross entropy of the chosen, beta 0.1, label smoothing 0.1, mixed with 2 x bco_pair",
+        ),
+        ({"pref_length_normalization": True, "pref_beta": 2}, "sigmoid, beta 2, log-ratios per token"),
+        ({"ld_alpha": 0.5}, "sigmoid, beta 0.1, what only the longer completion has weighs 0.5"),
+        (
+            {"stage": "kto", "dataset": "ratings", "pref_ftx": 0.2},
+            "kto, beta 0.1, desirable completions weigh 1 and others 1, 0.2 x cross entropy of desirable completions",
+        ),
+        ({"stage": "rm", "center_rewards_coefficient": 0.01}, "Bradley-Terry, scores centred with weight 0.01"),
+    ],
+)
+def test_the_plan_shows_all_that_the_loss_is_made_of(place, settings, loss):
+    plan = render_plan(prepare_parts(tiny_run(place, **{"stage": "dpo", "dataset": "pairs", **settings})), None)
+    assert f"loss:      {loss}\n" in plan
 
 
 def test_losses_without_a_reference_run_without_one(place, tmp_path):

@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from tunesmith.config import RunConfig
 from tunesmith.config.optimization import DEFAULT_BATCH_SIZE
-from tunesmith.data.batches import BOOKKEEPING_KEYS
+from tunesmith.data.batches import move_batch
 from tunesmith.errors import TrainingError
-from tunesmith.objectives.means import mean_tensors
+from tunesmith.objectives.means import complete_step
 from tunesmith.runtime.memory import available_memory_bytes, process_memory_bytes
 from tunesmith.training.assembly import RunParts, build_run_collator
 from tunesmith.training.io.halving import release_memory
@@ -131,32 +130,16 @@ def _fits(parts: RunParts, size: int) -> bool:
 
 def _try_step(parts: RunParts, batch: Mapping[str, Any]) -> None:
     model, device = parts.loaded.model, parts.arguments.device
-    inputs = _moved(batch, device)
+    inputs = move_batch(batch, device)
     was_training = model.training
     # What is drawn for dropout here must not be missing from the run.
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         model.train()
         with parts.loaded.precision.autocast(device):
-            with torch.no_grad():
-                measured = parts.objective.measure(model, [inputs])
-            if measured:
-                inputs["step_means"] = mean_tensors(measured, lambda values: values, device)
-            loss = parts.objective.compute(model, inputs).total
+            loss = parts.objective.compute(model, complete_step(parts.objective, model, inputs)).total
         loss.backward()  # type: ignore[no-untyped-call]
         model.zero_grad()
         model.train(was_training)
-
-
-def _moved(batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
-    """Return a batch on a device; with stage `kto` it holds another one."""
-    moved: dict[str, Any] = {}
-    for key, value in batch.items():
-        if key in BOOKKEEPING_KEYS:
-            continue
-        if isinstance(value, Mapping):
-            value = _moved(value, device)  # noqa: PLW2901 - the same, elsewhere
-        moved[key] = value.to(device) if isinstance(value, Tensor) else value
-    return moved
 
 
 @dataclass(slots=True)

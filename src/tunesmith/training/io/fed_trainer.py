@@ -12,7 +12,7 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 
 from tunesmith.data.batches import BOOKKEEPING_KEYS
 from tunesmith.data.loading.samplers import SequentialSampler
-from tunesmith.objectives.base import Objective
+from tunesmith.objectives.base import Mean, Objective
 from tunesmith.objectives.means import mean_tensors
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.callbacks.guards import StepRecord
@@ -181,7 +181,10 @@ class FedTrainer(Trainer):
                 stream.advance(batch)
         self.meter.add_step(StepCounts(all_items, real, computed))
         self.step_record.restart(items, [batch["row_ids"].tolist() for batch in batches])
-        self._measure_step(batches)
+        if self.objective.measures_its_own_rows and len(batches) == 1:
+            self._leave_measuring_to(batches[0])
+        else:
+            self._measure_step(batches)
         self.step_batches.restart(batches)
         self._loss_before_step = self.meter.window_loss
         # No item at all (one-token rows) makes a loss of 0, not a division by 0.
@@ -217,10 +220,20 @@ class FedTrainer(Trainer):
         """Put into each micro-batch what the loss needs to know of all of them together; most losses need nothing."""
         with torch.no_grad(), self.accelerator.autocast():
             measured = self.objective.measure(self.model_wrapped, map(self._prepare_inputs, batches))
-        if measured:
-            means = mean_tensors(measured, self._sum_over_processes, self.args.device)
-            for batch in batches:
-                batch["step_means"] = means
+        if measured.means:
+            means = mean_tensors(measured.means, self._sum_over_processes, self.args.device)
+            for batch, own in zip(batches, measured.by_batch or itertools.repeat({}), strict=False):
+                batch.update(own, step_means=means)
+
+    def _leave_measuring_to(self, batch: dict[str, Any]) -> None:
+        """Let the loss of a micro-batch that is all of its step measure the step on the way."""
+
+        def reduce(own: Mapping[str, Mean]) -> Mapping[str, Tensor]:
+            # Kept, so that nothing is exchanged once more where the batch does not fit and is done again in parts.
+            batch["step_means"] = means = mean_tensors(own, self._sum_over_processes, self.args.device)
+            return means
+
+        batch["reduce_means"] = reduce
 
     def _sum_over_processes(self, values: Tensor) -> Tensor:
         if self.accelerator.num_processes == 1:
@@ -307,7 +320,10 @@ class FedTrainer(Trainer):
         """Run a micro-batch of the step in as many parts as it has to be; gradients are exchanged after the last."""
         assert self.halving is not None
         step, losses = self.step_batches, self.step_record.losses
-        parts = self.halving.parts(number, step.batches[number], step.levels[number])
+        batch = step.batches[number]
+        if step.levels[number] and "reduce_means" in batch and "step_means" not in batch:
+            self._measure_step([batch])  # a part of it does not show the means of the whole
+        parts = self.halving.parts(number, batch, step.levels[number])
         done, total = len(losses), torch.zeros((), device=self.args.device)
         for place, part in enumerate(parts):
             is_last = place == len(parts) - 1

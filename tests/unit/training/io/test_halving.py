@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from tests.tiny.models import tiny_model
+from tests.tiny.preferences import FixedReference, tiny_objective, uneven_pairs
 from tests.tiny.training import largest_difference, tiny_trainer, uneven_rows, weights
 from tunesmith.config.training import TrainingConfig
+from tunesmith.data.collators import build_collator
 from tunesmith.errors import TrainingError
 from tunesmith.training.io.halving import Halving, explain_lost_exchange, split_items
 
@@ -69,6 +71,34 @@ def test_a_step_that_does_not_fit_is_done_in_parts_with_the_same_gradient(tmp_pa
     assert losses == pytest.approx(whole_losses, rel=1e-5)
     assert "it is done in 2 parts, with the same rows and the same gradient" in caplog.text
     assert trainer.state.global_step == 2
+
+
+@pytest.mark.parametrize("where", ["forward", "backward"])
+def test_parts_are_compared_with_the_means_of_their_whole_step(tmp_path, where):
+    """A batch that is all of its step measures the step as it is scored, before or after it turns out not to fit."""
+
+    def learn(name, largest=None):
+        model = tiny_model("llama")
+        objective = tiny_objective(
+            model, reference=FixedReference(tiny_model("llama", seed=4)), pref_loss=("kto_pair",), pref_beta=0.4
+        )
+        trainer = tiny_trainer(
+            tmp_path / name,
+            uneven_pairs(16),
+            model=model,
+            objective=objective if largest is None else SmallMemory(objective, largest, where),
+            collator=build_collator("padded", kind="pairs", pad_token_id=417),
+            per_device_train_batch_size=8,
+            logging_steps=1,
+        )
+        trainer.train()
+        return trainer, weights(model), [line["loss"] for line in trainer.state.log_history if "loss" in line]
+
+    _, expected, whole_losses = learn("whole")
+    trainer, found, losses = learn("parts", largest=200)
+    assert trainer.objective.failures > 0
+    assert largest_difference(expected, found) < 1e-6
+    assert losses == pytest.approx(whole_losses, rel=1e-5)
 
 
 def test_a_step_whose_backward_pass_changes_weights_is_not_repeated(tmp_path):
