@@ -36,7 +36,7 @@ def train(job: Job, meter: Meter, changes: Mapping[str, object], entry: Mapping[
     shutil.copy(job.rows, folder / "rows.json")
     catalogue = {"rows": {"file_name": "rows.json", **entry}}
     (folder / "dataset_info.json").write_text(json.dumps(catalogue), encoding="utf-8")
-    run_exp(args=_build_arguments(job, folder) | changes, callbacks=[StepClock()])
+    run_exp(args={**_build_arguments(job, folder), **changes}, callbacks=[StepClock()])
     meter.print_report()
 
 
