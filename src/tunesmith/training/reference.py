@@ -1,6 +1,7 @@
 """The reference policy of a run: the policy without its adapter, with its first weights, or another model."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -127,15 +128,29 @@ def _load_other_model(config: RunConfig, policy: LoadedModel, scorer: Completion
         adapter=replace(config.adapter, adapter_name_or_path=settings.ref_model_adapters),
         quantization=replace(config.quantization, quantization_bit=settings.ref_model_quantization_bit),
     )
-    tokenizer = load_tokenizer(other.model)
+    with _naming_the_reference():
+        tokenizer = load_tokenizer(other.model)
     _check_same_tokens(tokenizer.get_vocab(), load_tokenizer(config.model).get_vocab(), str(settings.ref_model))
-    loaded = load_model(other, tokenizer, is_trainable=False)
+    with _naming_the_reference():
+        loaded = load_model(other, tokenizer, is_trainable=False)
     loaded.model.config.use_cache = False  # whole rows are scored, nothing is generated
     parts = [str(settings.ref_model), *settings.ref_model_adapters]
     bits = settings.ref_model_quantization_bit
     size = sum(weight.numel() * weight.element_size() for weight in loaded.model.parameters()) / 1e9
     name = f"{' with '.join(parts)}{f' in {bits} bits' if bits else ''} (a model of its own, {size:.2g} GB)"
     return OtherModel(loaded.model, _scorer_of(loaded.model, loaded, scorer), name, equals_policy_at_start=False)
+
+
+@contextmanager
+def _naming_the_reference() -> Iterator[None]:
+    """Let what is said about loading a model be said about the settings that a reference comes from."""
+    try:
+        yield
+    except ModelError as error:
+        message = str(error)
+        for key, ours in (("model_name_or_path", "ref_model"), ("adapter_name_or_path", "ref_model_adapters")):
+            message = message.replace(key, ours)
+        raise ModelError(message) from error
 
 
 def _scorer_of(model: nn.Module, loaded: LoadedModel, scorer: CompletionScorer) -> CompletionScorer:

@@ -137,6 +137,14 @@ def test_a_reference_with_another_vocabulary_is_refused(folder):
         prepare(folder, ref_model=str(folder / "other"))
 
 
+def test_a_reference_that_cannot_be_loaded_is_named_by_its_own_setting(folder):
+    write_model(folder / "other")
+    (folder / "other" / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(ModelError, match=r"^(?!.*model_name_or_path)ref_model: .*other") as caught:
+        prepare(folder, ref_model=str(folder / "other"))
+    assert isinstance(caught.value.__cause__, ModelError)
+
+
 def test_a_resumed_run_is_measured_from_where_the_whole_run_began(folder):
     def train(name, **settings):
         values = {"stage": "dpo", "dataset": "pairs", "finetuning_type": "full", "lora_rank": None, "max_steps": 4}

@@ -1,6 +1,6 @@
 """Rules about files: the model, the catalogue of data sets and the output folder."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tunesmith.config.catalogue import (
@@ -13,6 +13,7 @@ from tunesmith.config.catalogue import (
     is_place_of_rows,
     read_catalogue,
 )
+from tunesmith.config.reference_policy import STAGES_WITH_REFERENCE
 from tunesmith.config.rules.registry import Finding, Question, rule
 from tunesmith.config.suggestions import render_suggestion
 
@@ -42,6 +43,19 @@ def model_is_named_and_there(question: Question) -> Iterator[Finding]:
     problem = _find_model_problem(name)
     if problem:
         yield Finding(("model_name_or_path",), f"`model_name_or_path` is '{name}'; {problem}")
+
+
+@rule("train")
+def reference_is_there(question: Question) -> Iterator[Finding]:
+    """A reference of its own is a model like any other."""
+    config = question.config
+    name = config.reference.ref_model
+    if name is None or config.objective.stage not in STAGES_WITH_REFERENCE:
+        return
+    problem = _find_model_problem(name)
+    if problem:
+        yield Finding(("ref_model",), f"`ref_model` is '{name}'; {problem}")
+    yield from _find_missing_adapters("ref_model_adapters", config.reference.ref_model_adapters)
 
 
 def _find_model_problem(name: str) -> str | None:
@@ -88,17 +102,19 @@ def _looks_local(name: str) -> bool:
 @rule("train", "generate", "export")
 def adapters_are_there(question: Question) -> Iterator[Finding]:
     """A local adapter has to exist and be an adapter."""
-    for name in question.config.adapter.adapter_name_or_path:
+    yield from _find_missing_adapters("adapter_name_or_path", question.config.adapter.adapter_name_or_path)
+
+
+def _find_missing_adapters(key: str, names: Sequence[str]) -> Iterator[Finding]:
+    for name in names:
         path = Path(name)
         if path.is_dir() and not (path / "adapter_config.json").is_file():
             hint = " Name one of the checkpoints in it." if any(path.glob("checkpoint-*")) else ""
             yield Finding(
-                ("adapter_name_or_path",),
-                f"`adapter_name_or_path` has '{name}'; that folder holds no adapter_config.json, so it is no adapter."
-                f"{hint}",
+                (key,), f"`{key}` has '{name}'; that folder holds no adapter_config.json, so it is no adapter.{hint}"
             )
         elif not path.exists() and _looks_local(name):
-            yield Finding(("adapter_name_or_path",), f"`adapter_name_or_path` has '{name}'; nothing is there.")
+            yield Finding((key,), f"`{key}` has '{name}'; nothing is there.")
 
 
 @rule("train")

@@ -40,6 +40,12 @@ DPO = {"stage": "dpo"}
         ({"neftune_noise_alpha": 5.0}, "`neftune_noise_alpha: 5` adds noise, by which a policy would differ"),
         ({"pref_loss": "sigmoyd"}, "`pref_loss` is 'sigmoyd'"),
         ({"pref_beta": 0}, "`pref_beta` is 0; allowed is a number, more than 0"),
+        ({"ref_model": "./nowhere"}, "`ref_model` is './nowhere'; nothing is there"),
+        ({"ref_model": "data"}, "`ref_model` is 'data'; that folder holds no config.json"),
+        (
+            {"ref_model": "model", "ref_model_adapters": "./nowhere"},
+            "`ref_model_adapters` has './nowhere'; nothing is there",
+        ),
         ({"ref_model_adapters": "a"}, "`ref_model_adapters: a` is about `ref_model`, which is not set"),
         ({"ref_model_quantization_bit": 4}, "`ref_model_quantization_bit: 4` is about `ref_model`, which is not set"),
         (
@@ -63,6 +69,7 @@ def test_what_does_not_go_together_is_refused(problems, changes, message):
         {"pref_loss": "simpo", "simpo_gamma": 1.0, "pref_beta": 2.5},
         {"pref_loss": "orpo,hinge", "ld_alpha": 0.5, "pref_length_normalization": True},
         {"stage": "kto", "kto_chosen_weight": "auto", "kto_rejected_weight": 2},
+        {"stage": "sft", "ref_model": "./nowhere"},
         {"stage": "sft", "dpo_label_smoothing": 0.1, "pref_loss": "hinge"},  # a file for another run
     ],
 )
