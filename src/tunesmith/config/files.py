@@ -70,11 +70,17 @@ def parse_yaml(text: str, name: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}" if mark else name
-        detail = ", ".join(part for part in (error.context, error.problem) if part)
-        raise ConfigError([ConfigProblem(where, f"this is not YAML: {detail}.")]) from error
+        raise ConfigError([ConfigProblem(where, f"this is not YAML: {_describe(error)}.")]) from error
     finally:
         loader.dispose()
     return _finish(name, values, reader.lines, reader.problems)
+
+
+def _describe(error: yaml.MarkedYAMLError) -> str:
+    """Return what is wrong with a text, in plainer words where the parser's are those of its inside."""
+    if error.problem and "'\\t'" in error.problem:
+        return "there is a tab where YAML takes spaces only"
+    return ", ".join(part for part in (error.context, error.problem) if part)
 
 
 class _YamlReader:

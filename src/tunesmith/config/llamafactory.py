@@ -7,6 +7,8 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import cache
 
+from tunesmith.config.coercion import is_null
+
 ALL_STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto", "grpo")
 """Stages that a file may have a section `<stage>_args` for, whether they can be run yet or not."""
 
@@ -221,6 +223,8 @@ class KnownKey:
 
     def accepts(self, value: object) -> bool:
         """Return whether a written value asks for what happens anyway."""
+        if None in self.accepted and (value == "" or is_null(value, quoted=True)):
+            return True
         text = str(value).lower()
         spellings = {True: ("true", "yes", "on", "1"), False: ("false", "no", "off", "0")}
         for accepted in self.accepted:

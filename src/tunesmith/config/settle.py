@@ -56,7 +56,8 @@ def _settle(entry: Entry, setting: Setting, settled: Settled) -> None:
         shown = "set to something else" if setting.secret else render_value(_inner(_nest(entry), error.path))
         allowed = setting.render_allowed() if not error.path else "a single value"
         later = describe_known_value(setting.key, entry.value)
-        settled.problems.append(ConfigProblem(place, f"`{name}` is {shown}{later}; allowed is {allowed}.{error}"))
+        hint = "" if later else error  # who knows what it is has not mistyped another
+        settled.problems.append(ConfigProblem(place, f"`{name}` is {shown}{later}; allowed is {allowed}.{hint}"))
         settled.broken.add(setting.key)
         return
     settled.values[setting.key] = value

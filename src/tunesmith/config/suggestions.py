@@ -8,7 +8,8 @@ def find_nearest(word: str, known: Iterable[str], count: int = 1) -> list[str]:
     """Return up to `count` known words that look like `word`, the nearest first; none when nothing is near."""
     by_lower = {candidate.lower(): candidate for candidate in known}
     written = word.lower().replace("-", "_")
-    near = get_close_matches(written, list(by_lower), n=count, cutoff=0.6)
+    beginning = sorted((other for other in by_lower if other == written or other.startswith(f"{written}_")), key=len)
+    near = beginning[:count] or get_close_matches(written, list(by_lower), n=count, cutoff=0.6)
     if not near:  # parts of long names in another order, as in `batch_size_per_device`
         wanted = set(written.split("_"))
         shared = sorted(

@@ -47,7 +47,7 @@ def test_an_empty_file_says_nothing():
     ("text", "message"),
     [
         ("a: 1\nb: [1\n", r"x.yaml:3: this is not YAML: .*flow sequence"),
-        ("a: 1\n\tb: 2\n", r"x.yaml:2: this is not YAML"),
+        ("a: 1\n\tb: 2\n", r"x.yaml:2: this is not YAML: there is a tab where YAML takes spaces only"),
         ("a: &x [*x]\n", r"x.yaml:1: this is not YAML: a value contains itself"),
         ("? [a, b]\n: 1\n", r"x.yaml:1: this is not YAML: a key has to be a single word"),
         ("a: 1\n---\nb: 2\n", r"x.yaml:2: this is not YAML: .*another document"),

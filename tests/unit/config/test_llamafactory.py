@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 
+from tunesmith.config.coercion import PlainText
 from tunesmith.config.llamafactory import find_new_name, known_keys, renamed_keys
 from tunesmith.config.settings import all_settings
 
@@ -67,6 +68,9 @@ def test_known_keys_are_refused_with_these_words(problems, key, value, refusal):
         ("low_cpu_mem_usage", "True"),
         ("remove_unused_columns", "no"),
         ("deepspeed", None),
+        ("deepspeed", PlainText("null")),  # as files and command lines have it
+        ("fsdp", PlainText("")),
+        ("fsdp", ""),
         ("use_unsloth", False),
         ("infer_backend", "huggingface"),
         ("include_num_input_tokens_seen", "no"),

@@ -11,6 +11,10 @@ def test_the_same_words_in_another_order_are_near():
     assert find_nearest("batch_size_train_per_device", all_settings()) == ["per_device_train_batch_size"]
 
 
+def test_the_first_words_of_a_name_stand_for_it():
+    assert find_nearest("adamw", ["grokadamw", "adamw_torch_fused", "adamw_torch"]) == ["adamw_torch"]
+
+
 def test_nothing_is_near_to_noise():
     assert find_nearest("zzzzzz", all_settings()) == []
     assert render_suggestion("zzzzzz", all_settings()) == ""
