@@ -5,7 +5,6 @@ rounded to bfloat16 loses most of it. Two checks stand between a broken merge an
 the logits that the model with adapters gives, and the folder that was written must give those of the model in memory.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,14 +28,21 @@ from tunesmith.export.probe import PROBE_TEXT, measure_logits, relative_differen
 from tunesmith.inference.load import hide_progress_without_terminal, load_run_tokenizer
 from tunesmith.inference.local import resolve_stop_ids
 from tunesmith.models import LoadedModel, load_base_config, load_model
-from tunesmith.models.locations import resolve_with_adapters
+from tunesmith.models.locations import AdaptedLocation, resolve_with_adapters
+from tunesmith.models.quantization.qat import CompressionScheme
 from tunesmith.models.reward import (
     describes_reward_model,
     drop_head_bias,
     set_scoring_pad,
 )
 from tunesmith.models.vocabulary import check_vocabulary
-from tunesmith.runtime.files import atomic_directory, check_writable, explain_failed_writes, write_text_atomic
+from tunesmith.runtime.files import (
+    atomic_directory,
+    check_writable,
+    explain_failed_writes,
+    make_readable,
+    write_text_atomic,
+)
 
 RELOAD_TOLERANCE = 1e-2
 """Largest difference of logits that reloading may make, as a share of the largest logit.
@@ -68,6 +74,38 @@ class ExportReport:
     """Scheme that the written weights are compressed in; `None` where they are exact."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What an export starts from."""
+
+    config: RunConfig
+    tokenizer: PreTrainedTokenizerBase
+    template: ChatTemplate | None
+    found: AdaptedLocation
+    scheme: CompressionScheme | None
+    """What the written weights are compressed to."""
+
+    is_reward: bool
+    probe: Tensor
+    """Tokens whose logits are compared at every step. Shape [1, tokens]."""
+
+    @property
+    def end_markers(self) -> Sequence[str]:
+        """Texts that end an answer."""
+        return () if self.template is None else self.template.end_markers
+
+
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """The model with its adapters merged, and what to say of it."""
+
+    model: PreTrainedModel
+    dtype: torch.dtype
+    difference: float | None
+    exact_layers: Sequence[str]
+    card: CardFacts
+
+
 def export_model(config: RunConfig) -> ExportReport:
     """Merge the adapters of a configuration into its model and write a folder that stands alone.
 
@@ -80,72 +118,93 @@ def export_model(config: RunConfig) -> ExportReport:
     """
     hide_progress_without_terminal()
     out = _check_destination(config)
+    source = _find_source(config)
+    merged = _merge(source)
+    report = ExportReport(
+        folder=out,
+        dtype=merged.dtype,
+        num_parameters=merged.card.num_parameters,
+        merge_difference=merged.difference,
+        reload_difference=0.0,
+        end_markers=tuple(merged.card.end_markers),
+        is_reward=source.is_reward,
+        compressed=merged.card.compressed,
+    )
+    expected, exact_layers = measure_logits(merged.model, source.probe), merged.exact_layers
+    with atomic_directory(out, overwrite=out.exists()) as folder:
+        with explain_failed_writes(out, ModelError, "Nothing of it was left there: make room, or name another folder."):
+            _write(folder, out.name, source, merged)
+        del merged  # two copies of a large model may not fit
+        difference = check_reload(
+            folder,
+            expected,
+            source.probe,
+            _merge_device(config),
+            is_reward=source.is_reward,
+            trust_remote_code=config.model.trust_remote_code,
+        )
+        if source.scheme is not None:
+            compress_folder(
+                folder,
+                source.scheme,
+                source.probe,
+                exact_layers=exact_layers,
+                shard_size=f"{config.export.export_size}GB",
+                trust_remote_code=config.model.trust_remote_code,
+            )
+            make_readable(folder)
+    return replace(report, reload_difference=difference)
+
+
+def _find_source(config: RunConfig) -> _Source:
+    """Find model, adapters, tokenizer and template, and refuse what cannot be merged."""
     tokenizer = load_run_tokenizer(config)
     template = _find_template(config, tokenizer)
     if template is not None:
         template.apply_to_tokenizer(tokenizer)
-    end_markers = template.end_markers if template is not None else ()
     probe = torch.tensor([tokenizer(PROBE_TEXT, add_special_tokens=False)["input_ids"]])
     found = resolve_with_adapters(config.model, config.adapter.adapter_name_or_path)
     check_mergeable(found.adapters, config.export)
     is_reward = config.objective.stage == "rm" or describes_reward_model(found, load_base_config(config).to_dict())
     if is_reward:
         config = replace(config, objective=replace(config.objective, stage="rm"))
-        set_scoring_pad(tokenizer, end_markers)
+        set_scoring_pad(tokenizer, template.end_markers if template is not None else ())
     scheme = resolve_scheme(config, (*reversed(found.adapters), found.base.source), is_reward=is_reward)
+    return _Source(config, tokenizer, template, found, scheme, is_reward, probe)
+
+
+def _merge(source: _Source) -> _Merged:
+    """Load the model, merge the adapters exactly, round, and name what ends an answer."""
+    config, tokenizer, found = source.config, source.tokenizer, source.found
     loaded = _load_exact(config, tokenizer, found.base.source, found.adapters)
-    model = loaded.model.to(_merge_device(config))
     dtype = resolve_export_dtype(config.model.infer_dtype, loaded.stored_dtype)
-    model, merge_difference = merge_adapters(model, found.adapters, probe, config.export, seed=config.training.seed)
-    exact_layers = () if scheme is None else find_exact_layers(model, scheme)
+    exact = loaded.model.to(_merge_device(config))
+    model, difference = merge_adapters(exact, found.adapters, source.probe, config.export, seed=config.training.seed)
+    exact_layers = () if source.scheme is None else find_exact_layers(model, source.scheme)
     cast_parameters(model, dtype)
-    if is_reward:
+    if source.is_reward:
         drop_head_bias(model)
-    stop_ids = () if is_reward else write_generation_settings(model, tokenizer, end_markers)
-    num_parameters = model.num_parameters()
+    stop_ids = () if source.is_reward else write_generation_settings(model, tokenizer, source.end_markers)
     check_vocabulary(model, tokenizer)
     card = CardFacts(
         base=found.base.name,
         adapters=found.adapters,
         combination=config.export.adapter_combination,
         dtype=str(dtype).removeprefix("torch."),
-        num_parameters=num_parameters,
-        template=template.name if template is not None else None,
+        num_parameters=model.num_parameters(),
+        template=source.template.name if source.template is not None else None,
         end_markers=tuple(tokenizer.convert_ids_to_tokens(list(stop_ids))),
-        is_reward=is_reward,
-        compressed=None if scheme is None else scheme.scheme,
+        is_reward=source.is_reward,
+        compressed=None if source.scheme is None else source.scheme.scheme,
     )
-    expected, device = measure_logits(model, probe), _merge_device(config)
-    with atomic_directory(out, overwrite=out.exists()) as folder:
-        with explain_failed_writes(out, ModelError, "Nothing of it was left there: make room, or name another folder."):
-            model.save_pretrained(folder, max_shard_size=f"{config.export.export_size}GB")
-            tokenizer.save_pretrained(folder)
-            write_text_atomic(folder / "README.md", render_card(card, out.name))
-            _make_readable(folder)
-        del model, loaded  # two copies of a large model may not fit
-        reload_difference = check_reload(
-            folder, expected, probe, device, is_reward=is_reward, trust_remote_code=config.model.trust_remote_code
-        )
-        if scheme is not None:
-            compress_folder(
-                folder,
-                scheme,
-                probe,
-                exact_layers=exact_layers,
-                shard_size=f"{config.export.export_size}GB",
-                trust_remote_code=config.model.trust_remote_code,
-            )
-            _make_readable(folder)
-    return ExportReport(
-        folder=out,
-        dtype=dtype,
-        num_parameters=num_parameters,
-        merge_difference=merge_difference,
-        reload_difference=reload_difference,
-        end_markers=tuple(card.end_markers),
-        is_reward=is_reward,
-        compressed=None if scheme is None else scheme.scheme,
-    )
+    return _Merged(model, dtype, difference, exact_layers, card)
+
+
+def _write(folder: Path, name: str, source: _Source, merged: _Merged) -> None:
+    merged.model.save_pretrained(folder, max_shard_size=f"{source.config.export.export_size}GB")
+    source.tokenizer.save_pretrained(folder)
+    write_text_atomic(folder / "README.md", render_card(merged.card, name))
+    make_readable(folder)
 
 
 def check_reload(
@@ -237,12 +296,3 @@ def _find_template(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> Cha
     if config.data.template == "auto" and tokenizer.chat_template is None:
         return None
     return resolve_template(config.data, tokenizer)
-
-
-def _make_readable(folder: Path) -> None:
-    """Give weight files the permissions of other new files; safetensors writes them for their owner alone."""
-    mask = os.umask(0)
-    os.umask(mask)
-    for file in folder.rglob("*"):
-        if file.is_file():
-            file.chmod(0o666 & ~mask)

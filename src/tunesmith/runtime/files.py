@@ -78,7 +78,7 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         beside.replace(target)
     finally:
         beside.unlink(missing_ok=True)
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
 def write_json_atomic(path: str | Path, value: Any) -> None:
@@ -109,7 +109,7 @@ def atomic_directory(final: str | Path, *, overwrite: bool = False) -> Iterator[
     beside.mkdir()
     try:
         yield beside
-        _sync_tree(beside)
+        sync_tree(beside)
         _move_into_place(beside, target, overwrite=overwrite)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
@@ -133,20 +133,29 @@ def atomic_files(folder: str | Path) -> Iterator[Path]:
     beside.mkdir()
     try:
         yield beside
-        _sync_tree(beside)
+        sync_tree(beside)
         for path in sorted(path for path in beside.rglob("*") if not path.is_dir()):
             place = target / path.relative_to(beside)
             place.parent.mkdir(parents=True, exist_ok=True)
             path.replace(place)
-        _sync_folder(target)
+        sync_folder(target)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def make_readable(folder: Path) -> None:
+    """Give files the permissions of other new files; safetensors writes its own for their owner alone."""
+    mask = os.umask(0)
+    os.umask(mask)
+    for file in folder.rglob("*"):
+        if file.is_file():
+            file.chmod(0o666 & ~mask)
 
 
 def _move_into_place(beside: Path, target: Path, *, overwrite: bool) -> None:
     if not target.exists():
         beside.rename(target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
         return
     if not overwrite:
         raise FileExistsError(f"{target} exists already")
@@ -159,7 +168,7 @@ def _move_into_place(beside: Path, target: Path, *, overwrite: bool) -> None:
     except OSError:
         aside.rename(target)
         raise
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
     shutil.rmtree(aside, ignore_errors=True)
 
 
@@ -169,11 +178,12 @@ def file_digest(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _sync_tree(folder: Path) -> None:
+def sync_tree(folder: Path) -> None:
+    """Have the system write everything in a folder to its disk, names included."""
     for place, _, names in os.walk(folder):
         for name in names:
             _sync(Path(place) / name)
-        _sync_folder(Path(place))
+        sync_folder(Path(place))
 
 
 def _sync(path: Path) -> None:
@@ -186,7 +196,8 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Have the system write the names in a folder to its disk, so that a rename survives a loss of power."""
     if os.name == "nt":  # Windows cannot open a folder to sync it, and needs no such call
         return
     _sync(folder)
