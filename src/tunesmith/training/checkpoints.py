@@ -7,23 +7,24 @@ complete, and what a killed process leaves behind is never taken for one.
 
 import json
 import logging
-import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tunesmith.errors import CheckpointError
-from tunesmith.runtime.files import file_digest, write_json_atomic
+from tunesmith.runtime.files import file_digest, sync_folder, sync_tree, write_json_atomic
 
 logger = logging.getLogger(__name__)
 
 MANIFEST = "manifest.json"
 _MANIFEST_FORMAT = 1
 _NAME = re.compile(r"checkpoint-(\d+)")
+_UNFINISHED = re.compile(r"\.checkpoint-\d+\.(incomplete|replaced)|\.(.+\.)?incomplete-\d+")
+"""Checkpoints here, and what `runtime.files` was writing; other programs' files keep out of these names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,31 @@ def discard_unfinished(final: Path) -> Iterator[None]:
         raise
 
 
+def remove_unfinished(output_dir: str | Path) -> None:
+    """Remove what killed processes left of checkpoints and files; the folder has to be held by this run."""
+    folder = Path(output_dir)
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if not _UNFINISHED.fullmatch(path.name):
+            continue
+        logger.debug("removing %s, which an earlier process left behind", path)
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def restore_replaced(output_dir: str | Path) -> None:
+    """Bring back whole checkpoints whose process died between moving the old one aside and the new one in.
+
+    Every process of a run may ask at the same time: one of them renames, and all see the checkpoint afterwards.
+    """
+    for aside in Path(output_dir).glob(".checkpoint-*.replaced"):
+        final = aside.with_name(aside.stem.removeprefix("."))
+        if not final.exists():
+            with suppress(FileNotFoundError):  # another process of this run was faster
+                aside.rename(final)
+
+
 def finish_checkpoint(
     final: Path, *, run_id: str, step: int, order: RowOrder, settings: Mapping[str, Any], is_resumable: bool
 ) -> None:
@@ -118,8 +144,6 @@ def finish_checkpoint(
     """
     staging = staging_path(final)
     names = sorted(path.relative_to(staging).as_posix() for path in staging.rglob("*") if path.is_file())
-    for name in names:
-        _sync(staging / name)
     manifest = {
         "format": _MANIFEST_FORMAT,
         "run_id": run_id,
@@ -132,12 +156,13 @@ def finish_checkpoint(
         },
     }
     write_json_atomic(staging / MANIFEST, manifest)
+    sync_tree(staging)
     replaced = final.with_name(f".{final.name}.replaced")
     if final.exists():
         shutil.rmtree(replaced, ignore_errors=True)
         final.rename(replaced)
     staging.rename(final)
-    _sync(final.parent)
+    sync_folder(final.parent)
     shutil.rmtree(replaced, ignore_errors=True)
 
 
@@ -222,13 +247,3 @@ def _belongs_to(checkpoint: Path, run_id: str) -> bool:
         return read_manifest(checkpoint).run_id == run_id
     except CheckpointError:
         return False
-
-
-def _sync(path: Path) -> None:
-    if os.name == "nt" and path.is_dir():  # Windows cannot open a folder to sync it
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

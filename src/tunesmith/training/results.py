@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tunesmith.data.pipeline import EVAL_NAME
+from tunesmith.errors import MissingDependencyError
 from tunesmith.evaluation.predictions import FILE_NAME as PREDICTIONS_FILE
 from tunesmith.evaluation.predictions import predict
 from tunesmith.runtime.files import write_json_atomic, write_text_atomic
@@ -23,6 +24,7 @@ from tunesmith.training.trainer import ObjectiveTrainer
 logger = logging.getLogger(__name__)
 
 DATA_REPORT = "data_report.json"
+_FIGURES = (*(f"{kind}_results.json" for kind in ("all", "train", "eval", "predict")), PREDICTIONS_FILE)
 
 
 def save_settings(parts: RunParts, plan: str, *, run_id: str) -> None:
@@ -36,6 +38,16 @@ def save_settings(parts: RunParts, plan: str, *, run_id: str) -> None:
     write_text_atomic(parts.output_dir / "run.yaml", parts.config.to_yaml())
     write_text_atomic(parts.output_dir / PLAN_FILE, plan + "\n")
     write_json_atomic(parts.output_dir / DATA_REPORT, account)
+
+
+def remove_old_figures(parts: RunParts) -> None:
+    """Remove the figures and answers of an older run, whose weights this one is about to replace.
+
+    They would stand beside weights that they do not describe, and `all_results.json` would mix both runs.
+    """
+    if parts.ranks.is_main:
+        for name in _FIGURES:
+            (parts.output_dir / name).unlink(missing_ok=True)
 
 
 def save_training(parts: RunParts, trainer: ObjectiveTrainer, metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,8 +156,16 @@ def render_scores(title: str, prefix: str, metrics: Mapping[str, Any]) -> str:
 
 
 def save_plot(parts: RunParts) -> None:
-    """Draw the log of the run if it was asked for; also called when a run was interrupted or failed."""
-    if parts.config.training.plot_loss and parts.ranks.is_main:
+    """Draw the log of the run if it was asked for; also called when a run was interrupted or failed.
+
+    A picture that cannot be drawn is a warning: it must not hide the error that ended the run, nor undo a good one.
+    """
+    if not (parts.config.training.plot_loss and parts.ranks.is_main):
+        return
+    try:
         path = plot_run(parts.output_dir)
-        if path is not None:
-            logger.info("Drew %s.", path)
+    except (OSError, MissingDependencyError) as error:
+        logger.warning("No picture was drawn: %s", error)
+        return
+    if path is not None:
+        logger.info("Drew %s.", path)

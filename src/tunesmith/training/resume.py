@@ -9,7 +9,14 @@ from typing import Any
 
 from tunesmith.errors import CheckpointError
 from tunesmith.runtime.files import write_text_atomic
-from tunesmith.training.checkpoints import Manifest, RowOrder, check_checkpoint, find_checkpoints, read_manifest
+from tunesmith.training.checkpoints import (
+    Manifest,
+    RowOrder,
+    check_checkpoint,
+    find_checkpoints,
+    read_manifest,
+    restore_replaced,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +62,7 @@ def resolve_resume_point(setting: str | bool | None, output_dir: str | Path) -> 
     """
     if setting is None or setting is False:
         return None
+    restore_replaced(output_dir)
     if setting is True:
         return _newest_whole(output_dir)
     path = Path(setting)

@@ -29,6 +29,7 @@ from tunesmith.runtime.ranks import Ranks, current_ranks
 from tunesmith.training.arguments import build_training_arguments
 from tunesmith.training.assembly import AssembledTrainer, RunParts, assemble_trainer
 from tunesmith.training.callbacks.custom import find_callbacks
+from tunesmith.training.checkpoints import remove_unfinished
 from tunesmith.training.first_weights import begin_adapter
 from tunesmith.training.io.batch_size import begin_small, settle_batch_size
 from tunesmith.training.io.token_batches import find_token_batches
@@ -40,7 +41,14 @@ from tunesmith.training.precompute import precompute_reference
 from tunesmith.training.prefix_sharing import resolve_prefix_sharing
 from tunesmith.training.reference import find_reference_model
 from tunesmith.training.reference_check import check_reference
-from tunesmith.training.results import save_evaluation, save_plot, save_predictions, save_settings, save_training
+from tunesmith.training.results import (
+    remove_old_figures,
+    save_evaluation,
+    save_plot,
+    save_predictions,
+    save_settings,
+    save_training,
+)
 from tunesmith.training.resume import ResumePoint, resolve_resume_point
 from tunesmith.training.row_tokens import find_most_tokens
 from tunesmith.training.schedule import Schedule, estimate_schedule, stream_schedule
@@ -76,7 +84,10 @@ def run_training(config: RunConfig) -> TrainingResult:
 
 def _run(config: RunConfig) -> TrainingResult:
     training = config.training
-    point = resolve_resume_point(training.resume_from_checkpoint, training.output_dir or ".")
+    output_dir = training.output_dir or "."
+    point = resolve_resume_point(training.resume_from_checkpoint, output_dir)
+    if current_ranks().is_main:
+        remove_unfinished(output_dir)
     if point is not None:
         check_same_run(config, point.manifest.settings, point.path)
     parts = prepare_parts(begin_small(config))
@@ -172,6 +183,8 @@ def _train(parts: RunParts, assembled: AssembledTrainer, point: ResumePoint | No
     try:
         outcome = trainer.train(resume_from_checkpoint=None if point is None else str(point.path))
         if interruption.step is None:
+            if point is None:
+                remove_old_figures(parts)
             return save_training(parts, trainer, outcome.metrics)
         logger.warning(
             "Stopped after step %d. Go on with: resume_from_checkpoint=true (checkpoint in %s).",

@@ -40,7 +40,7 @@ from tunesmith.training.embedding_noise import EmbeddingNoise
 from tunesmith.training.io.fed_trainer import FedTrainer
 from tunesmith.training.io.halving import StepBatches
 from tunesmith.training.loaders import UpToTrouble
-from tunesmith.training.model_folder import save_model
+from tunesmith.training.model_folder import remove_other_weights, save_model
 from tunesmith.training.monitoring.account import describe_times
 from tunesmith.training.monitoring.meter import RunMeter
 from tunesmith.training.optimizers import build_optimizer
@@ -324,3 +324,5 @@ class ObjectiveTrainer(FedTrainer):
                 trained_for=self.plan.trained_for,
                 changes_positions=self.plan.changes_positions,
             )
+            written = {path.name for path in beside.iterdir()}
+        remove_other_weights(folder, written)

@@ -9,9 +9,12 @@ from tunesmith.training.checkpoints import (
     check_checkpoint,
     checkpoint_path,
     find_checkpoints,
+    remove_unfinished,
+    restore_replaced,
     rotate_checkpoints,
     start_checkpoint,
 )
+from tunesmith.training.resume import resolve_resume_point
 
 
 def test_a_finished_checkpoint_is_whole_and_nothing_is_left_beside_it(tmp_path):
@@ -43,6 +46,35 @@ def test_damage_is_named(tmp_path, damage, words):
     damage(final)
     with pytest.raises(CheckpointError, match=words):
         check_checkpoint(final)
+
+
+def test_a_checkpoint_that_was_being_replaced_when_its_process_died_comes_back(tmp_path):
+    final = write(tmp_path, 4, content="old")
+    final.rename(tmp_path / ".checkpoint-4.replaced")  # between the two renames
+    start_checkpoint(final)
+    point = resolve_resume_point(setting=True, output_dir=tmp_path)
+    assert point.path == final
+    assert (final / "model.safetensors").read_text() == "old"
+
+
+def test_the_old_one_stays_away_where_the_new_one_is_in_its_place(tmp_path):
+    write(tmp_path, 4, content="old").rename(tmp_path / ".checkpoint-4.replaced")
+    final = write(tmp_path, 4, content="new")
+    restore_replaced(tmp_path)
+    assert (final / "model.safetensors").read_text() == "new"
+
+
+def test_what_killed_processes_left_is_removed_and_nothing_else(tmp_path):
+    write(tmp_path, 2)
+    start_checkpoint(checkpoint_path(tmp_path, 4))
+    write(tmp_path, 3).rename(tmp_path / ".checkpoint-3.replaced")
+    (tmp_path / ".incomplete-77").mkdir()
+    (tmp_path / ".run.yaml.incomplete-77").write_text("stage")
+    (tmp_path / ".run_id").write_text("abc")
+    (tmp_path / ".rows.arrow.incomplete-host-77").write_text("another run's rows, which it is still writing")
+    (tmp_path / "incomplete-77").write_text("somebody's notes")
+    remove_unfinished(tmp_path)
+    assert names(tmp_path) == [".rows.arrow.incomplete-host-77", ".run_id", "checkpoint-2", "incomplete-77"]
 
 
 def names(folder):

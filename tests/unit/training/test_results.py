@@ -1,3 +1,4 @@
+import errno
 import json
 from dataclasses import replace
 
@@ -92,3 +93,12 @@ def test_a_picture_is_drawn_only_when_asked_for(make_parts):
         (parts.output_dir / "trainer_log.jsonl").write_text('{"current_steps": 1, "loss": 2.0, "lr": 0.1}\n')
         save_plot(parts)
         assert (parts.output_dir / "training_loss.png").exists() is draws
+
+
+def test_a_picture_that_cannot_be_drawn_is_a_warning(make_parts, monkeypatch, caplog):
+    def no_room(folder):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tunesmith.training.results.plot_run", no_room)
+    save_plot(make_parts(plot_loss=True))
+    assert "No picture was drawn: [Errno 28] No space left on device" in caplog.text

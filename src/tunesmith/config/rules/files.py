@@ -221,6 +221,22 @@ def output_folder_is_free(question: Question) -> Iterator[Finding]:
         )
 
 
+@rule("train")
+def results_do_not_go_into_a_model(question: Question) -> Iterator[Finding]:
+    """What is read must not be written over: an adapter beside a model, too, changes what the folder is taken for."""
+    out = question.config.training.output_dir
+    if not out or not question.config.training.do_train:
+        return
+    for key in ("model_name_or_path", "ref_model"):
+        source = question.config.value(key)
+        if isinstance(source, str) and Path(source).is_dir() and Path(out).resolve() == Path(source).resolve():
+            yield Finding(
+                ("output_dir", key),
+                f"`output_dir` is '{out}', which is the folder of `{key}`; its files would be written over. Name "
+                "another folder.",
+            )
+
+
 def _find_results(path: Path) -> str | None:
     if not path.is_dir():
         return None

@@ -230,3 +230,10 @@ def test_an_entry_of_the_catalogue_that_a_run_uses_is_looked_at(folder, problems
         "dataset: `dataset` has 'identity', and in data/dataset_info.json `identity.colums` is not a key of a data set."
     )
     assert "Did you mean `columns`?" in found
+
+
+@pytest.mark.parametrize("key", ["model_name_or_path", "ref_model"])
+def test_results_do_not_go_into_the_folder_of_a_model(folder, problems, key):
+    changes = {"stage": "dpo", "ref_model": "model"} if key == "ref_model" else {}
+    found = problems(output_dir=str(folder / "model"), overwrite_output_dir=True, **changes)
+    assert any(f"which is the folder of `{key}`; its files would be written over" in text for text in found)
