@@ -1,14 +1,19 @@
 """The program `tunesmith`, also installed as `llamafactory-cli`: commands, exit codes, errors in plain words.
 
 Exit codes: 0 done; 2 wrong command or configuration; 3 data; 4 model; 5 checkpoint; 6 training; 7 a package
-is missing; 130 interrupted. Anything else is a defect of the program and shows its traceback (exit code 1).
+is missing; 130 interrupted; 143 ended by SIGTERM; 1 a disk that is full or read-only. Anything else is a defect
+of the program and shows its traceback (exit code 1 as well).
 """
 
 import difflib
+import errno
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -19,6 +24,10 @@ from tunesmith.runtime.ranks import current_ranks, leave_error_to_main_process
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # what a shell reports for a program that SIGINT ended
+EXIT_DISK = 1
+
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+"""A full disk, a used up quota, a file system that takes no writes: any file that is written can meet them."""
 
 
 class CommandModule(Protocol):
@@ -74,7 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     configure_logging("INFO", current_ranks().rank)
     try:
-        return _run_command(words)
+        with _unwinding_on_sigterm():
+            return _run_command(words)
     except TunesmithError as error:
         ranks = current_ranks()
         leave_error_to_main_process(ranks)
@@ -87,6 +97,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader (such as `head`) has gone. Python would fail once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        if error.errno not in _DISK_ERRORS:
+            raise
+        what = error.filename or "a file"
+        output.show_error(f"{what} cannot be written: {error.strerror}. Make room there, or name another folder.")
+        return EXIT_DISK
+
+
+@contextmanager
+def _unwinding_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM unwind the program as Ctrl-C does, so that it removes what it has half written.
+
+    Not in one of several processes: it may wait for the others inside a library, where no Python runs to unwind.
+    """
+    if threading.current_thread() is not threading.main_thread() or current_ranks().world_size > 1:
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(number: int, frame: object) -> None:
+    output.show_error(f"ended by {signal.Signals(number).name}")
+    raise SystemExit(128 + number)
 
 
 def _run_command(words: list[str]) -> int:

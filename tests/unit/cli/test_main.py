@@ -1,4 +1,6 @@
+import errno
 import os
+import signal
 import subprocess
 import sys
 import types
@@ -16,6 +18,7 @@ from tunesmith.errors import (
     TrainingError,
     TunesmithError,
 )
+from tunesmith.runtime.files import atomic_directory
 
 
 @pytest.fixture
@@ -110,6 +113,25 @@ def test_all_problems_of_a_configuration_are_shown(capsys, command):
     assert capsys.readouterr().err == "error: run.yaml:3: first\n--seed: second\n"
 
 
+def test_a_full_disk_is_said_without_a_traceback(capsys, command):
+    def fail(arguments):
+        raise OSError(errno.ENOSPC, "No space left on device", "out/trainer_log.jsonl")
+
+    command(fail)
+    assert main(["probe"]) == 1
+    expected = "error: out/trainer_log.jsonl cannot be written: No space left on device. Make room there, or"
+    assert capsys.readouterr().err.startswith(expected)
+
+
+def test_an_error_of_the_system_that_is_no_full_disk_keeps_its_traceback(command):
+    def fail(arguments):
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    command(fail)
+    with pytest.raises(OSError, match="Invalid argument"):
+        main(["probe"])
+
+
 def test_a_defect_keeps_its_traceback(command):
     def fail(arguments):
         raise ZeroDivisionError
@@ -129,6 +151,31 @@ def test_an_interruption_exits_with_130(capsys, command):
 
 
 @pytest.mark.parametrize("flag", ["version", "--version", "-v"])
+def test_sigterm_unwinds_so_that_half_written_folders_go(capsys, command, tmp_path):
+    def end(arguments):
+        with atomic_directory(tmp_path / "out") as folder:
+            (folder / "half").touch()
+            signal.raise_signal(signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    command(end)
+    with pytest.raises(SystemExit) as caught:
+        main(["probe"])
+    assert caught.value.code == 143
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().err == "error: ended by SIGTERM\n"
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_one_of_several_processes_leaves_sigterm_to_the_system(command, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    seen = []
+    command(lambda arguments: seen.append(signal.getsignal(signal.SIGTERM)) or 0)
+    before = signal.getsignal(signal.SIGTERM)
+    assert main(["probe"]) == 0
+    assert seen == [before]
+
+
 def test_the_version_is_printed(capsys, flag):
     assert main([flag]) == 0
     assert capsys.readouterr().out == "tunesmith 0.1.0\n"

@@ -7,7 +7,7 @@ usage: tunesmith train [FILE | RECIPE] [key=value ...] [--key value ...]
 
 Train a model. FILE is YAML or JSON; settings given as key=value, --key value or --key=value win over it, and
 the environment (TUNESMITH_<KEY>) stands between the two. Without a file all settings come from the command
-line. RECIPE is the name of a recipe that ships with the program (quickstart).
+line. RECIPE is the name of a recipe that ships with the program: quickstart, rm, dpo or kto.
 
   tunesmith train run.yaml
   tunesmith train run.yaml learning_rate=1e-4 output_dir=outputs/second
