@@ -18,7 +18,7 @@ from tunesmith.data.chat import ChatTemplate
 from tunesmith.data.encoding import ChunkEncoder
 from tunesmith.data.fingerprint import content_key, tokenizer_fingerprint
 from tunesmith.data.formats.bad_rows import check_counted
-from tunesmith.data.loading.cache import RowCache, default_cache_dir
+from tunesmith.data.loading.cache import RowCache, find_default_cache_dir, resolve_cache_dir
 from tunesmith.data.loading.encoded import EncodedChunk, EncodedRows, EncodedRowsWriter
 from tunesmith.data.prepared import PreparedSet
 from tunesmith.data.progress import RowProgress
@@ -85,8 +85,8 @@ class Preparation:
         )
         folder = config.loading.tokenized_path or config.loading.dataset_cache_dir
         # What was prepared before lies in the usual folder; a faster one gets a copy.
-        origin = default_cache_dir() if folder else None
-        self.cache = RowCache(Path(folder).expanduser() if folder else default_cache_dir(), ranks, origin=origin)
+        origin = find_default_cache_dir() if folder else None
+        self.cache = RowCache(resolve_cache_dir(folder), ranks, origin=origin)
 
     def prepare_sets(self) -> tuple[PreparedSet, ...]:
         """Encode every data set that the run names, or take it from the cache."""

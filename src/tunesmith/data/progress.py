@@ -1,6 +1,9 @@
-"""A progress bar over rows, with rows per second and time left."""
+"""How far the work on rows is: a bar with speed and time left on a terminal, a line now and then elsewhere."""
 
 import json
+import logging
+import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +14,11 @@ from tqdm import tqdm
 
 from tunesmith.data.sources import DatasetSpec, RawRow
 from tunesmith.data.sources.compression import is_compressed
+
+logger = logging.getLogger(__name__)
+
+_LINE_EVERY_SECONDS = 30.0
+"""Without a terminal: often enough to see that something happens, seldom enough for a log file."""
 
 
 class RowProgress:
@@ -28,7 +36,11 @@ class RowProgress:
         self._max_rows = max_rows
         self._estimate: int | None = None
         self._done = 0
-        self._bar: Any = tqdm(desc=f"{verb} {spec.name}", unit=" rows", disable=not shown, smoothing=0.1)
+        self._title = f"{verb} {spec.name}"
+        is_terminal = sys.stderr.isatty()
+        self._bar: Any = tqdm(desc=self._title, unit=" rows", disable=not (shown and is_terminal), smoothing=0.1)
+        self._writes_lines = shown and not is_terminal
+        self._line_due = time.monotonic() + _LINE_EVERY_SECONDS
 
     def expect(self, sample: Sequence[RawRow]) -> None:
         """Estimate the number of all rows from the first ones, for the time left."""
@@ -41,6 +53,10 @@ class RowProgress:
         """Count rows as done."""
         self._done += num_rows
         self._bar.update(num_rows)
+        if self._writes_lines and time.monotonic() >= self._line_due:
+            self._line_due = time.monotonic() + _LINE_EVERY_SECONDS
+            of_all = "" if self._estimate is None else f" of about {self._estimate:,}"
+            logger.info("%s: %s%s rows", self._title, f"{self._done:,}", of_all)
 
     @property
     def rows_left(self) -> int | None:

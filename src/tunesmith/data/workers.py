@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -73,6 +74,18 @@ def _start_worker(payload: bytes) -> None:
     _payload = payload
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the workers are the parallelism
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this worker when its parent is gone, however it ended: it would wait for work, and keep its memory, for ever.
+
+    The pipe that work comes through does not tell: the other workers hold its other end, too.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "workers are started by a parent"
+    parent.join()
+    os._exit(1)
 
 
 def _run(chunk: Any) -> Any:

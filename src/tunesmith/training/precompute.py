@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from tqdm import tqdm
 
-from tunesmith.data.loading.cache import default_cache_dir
+from tunesmith.data.loading.cache import resolve_cache_dir
 from tunesmith.data.loading.datasets import ExampleDataset, PackedDataset
 from tunesmith.data.loading.feedback import FeedbackDataset
 from tunesmith.data.loading.referenced import ReferencedRows
@@ -110,8 +110,7 @@ class _Store:
 
     def __init__(self, parts: RunParts, trainer: ObjectiveTrainer, reference: ReferencePolicy) -> None:
         self._parts, self._trainer, self._reference = parts, trainer, reference
-        folder = parts.config.loading.dataset_cache_dir
-        self._folder = Path(folder).expanduser() if folder else default_cache_dir()
+        self._folder = resolve_cache_dir(parts.config.loading.dataset_cache_dir)
         self._weights = _digest_weights(trainer.model, reference)
 
     def with_values(self, rows: Any) -> Any:

@@ -1,7 +1,11 @@
+import itertools
+import multiprocessing
 import os
 import signal
 import time
+from pathlib import Path
 
+import psutil
 import pytest
 
 from tunesmith.data.workers import over_workers
@@ -84,3 +88,36 @@ def test_a_killed_worker_is_an_error_within_seconds():
 def test_work_that_cannot_be_unpacked_says_so():
     with pytest.raises(RuntimeError, match="cannot be unpacked"):
         list(over_workers(range(3), CannotTravel(), 1))
+
+
+def write_id_and_wait(folder):
+    (Path(folder) / f"{os.getpid()}").touch()
+    time.sleep(0.01)
+
+
+def keep_two_workers_busy(folder):
+    list(over_workers(itertools.repeat(str(folder)), write_id_and_wait, 2))
+
+
+def is_running(process_id):
+    try:
+        return psutil.Process(process_id).status() != psutil.STATUS_ZOMBIE  # which nobody may be there to bury
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_until(holds):
+    deadline = time.monotonic() + 30
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return holds()
+
+
+def test_workers_end_with_a_parent_that_is_killed(tmp_path):
+    parent = multiprocessing.get_context("spawn").Process(target=keep_two_workers_busy, args=(tmp_path,))
+    parent.start()
+    assert wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
+    parent.kill()
+    parent.join()
+    workers = [int(path.name) for path in tmp_path.iterdir()]
+    assert wait_until(lambda: not any(map(is_running, workers)))

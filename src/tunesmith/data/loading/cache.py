@@ -35,10 +35,31 @@ WriteRows = Callable[[EncodedRowsWriter], Mapping[str, Any]]
 """Writes all rows of a key to the given writer and returns the metadata to keep with them."""
 
 
-def default_cache_dir() -> Path:
-    """Return the folder for prepared data of this user."""
+def find_default_cache_dir() -> Path | None:
+    """Return the folder for prepared data of this user; `None` for one without a home, as numbers in containers are."""
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tunesmith"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "tunesmith"
+    except RuntimeError:
+        return None
+
+
+def resolve_cache_dir(setting: str | None) -> Path:
+    """Return the folder for prepared data.
+
+    Args:
+        setting: Value of `dataset_cache_dir`.
+
+    Raises:
+        DataError: Nothing is set, and the user has no home folder.
+    """
+    folder = Path(setting).expanduser() if setting else find_default_cache_dir()
+    if folder is None:
+        raise DataError(
+            "There is no place for prepared data: this user has no home folder. Set dataset_cache_dir to a folder, or "
+            "the variable HOME."
+        )
+    return folder
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,12 @@ import multiprocessing
 import os
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tunesmith.data.loading.cache import RowCache, default_cache_dir
+from tunesmith.data.loading.cache import RowCache, find_default_cache_dir, resolve_cache_dir
 from tunesmith.data.loading.encoded import Place, build_chunk
 from tunesmith.data.loading.locks import LockTimes
 from tunesmith.errors import DataError
@@ -128,9 +129,21 @@ def test_another_rank_gives_the_first_a_head_start_and_then_writes_itself(tmp_pa
 
 def test_the_cache_is_in_the_folder_of_the_user(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_cache_dir() == tmp_path / "tunesmith"
+    assert resolve_cache_dir(None) == tmp_path / "tunesmith"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert default_cache_dir().parts[-2:] == (".cache", "tunesmith")
+    assert resolve_cache_dir(None).parts[-2:] == (".cache", "tunesmith")
+
+
+def test_a_user_without_a_home_is_told_to_name_a_folder(monkeypatch, tmp_path):
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    assert find_default_cache_dir() is None
+    assert resolve_cache_dir(str(tmp_path)) == tmp_path
+    with pytest.raises(DataError, match=r"this user has no home folder\. Set dataset_cache_dir"):
+        resolve_cache_dir(None)
 
 
 def slow_write(writer):
