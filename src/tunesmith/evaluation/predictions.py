@@ -76,7 +76,7 @@ def predict(
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         write_text_atomic(path, text)
     scores = score_texts([line["predict"] for line in lines], [line["label"] for line in lines])
-    return {**scores, "num_predictions": float(len(lines))}
+    return {**scores, "num_predictions": len(lines)}
 
 
 def split_last_answer(example: Example) -> tuple[list[int], list[int]]:

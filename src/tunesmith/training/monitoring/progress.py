@@ -9,6 +9,7 @@ from tqdm import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from tunesmith.training.monitoring.account import render_shares
+from tunesmith.training.monitoring.log import measure_memory
 from tunesmith.training.monitoring.meter import RunMeter
 from tunesmith.training.monitoring.pace import Pace, render_duration
 
@@ -58,11 +59,14 @@ class Progress(TrainerCallback):
                     refresh=False,
                 )
             else:
-                logger.info("%s", render_step(state, logs, self._pace))
+                logger.info("%s", render_step(state, logs, self._pace, measure_memory()))
             return
         measured = {key: value for key, value in logs.items() if key.startswith("eval_") and _is_worth_showing(key)}
         if measured:
-            numbers = ", ".join(f"{key} {value:.4f}" for key, value in measured.items())
+            numbers = ", ".join(
+                f"{key} {value:.4f}" if isinstance(value, float) else f"{key} {value}"
+                for key, value in measured.items()
+            )
             logger.info("step %d: %s", state.global_step, numbers)
 
     def on_train_end(
@@ -82,8 +86,15 @@ def _is_worth_showing(key: str) -> bool:
     return not key.endswith(("runtime", "per_second"))
 
 
-def render_step(state: TrainerState, logs: Mapping[str, Any], pace: Pace) -> str:
-    """Return the line of a logging step."""
+def render_step(state: TrainerState, logs: Mapping[str, Any], pace: Pace, memory: Mapping[str, float]) -> str:
+    """Return the line of a logging step.
+
+    Args:
+        state: How far training is.
+        logs: What was measured.
+        pace: How long it took.
+        memory: See `measure_memory`; that of the accelerator is shown where there is one.
+    """
     step, max_steps = state.global_step, state.max_steps
     share = f" ({step / max_steps:.0%})" if max_steps > 0 else ""
     parts = [f"step {step}/{max_steps}{share}", f"loss {logs['loss']:.4f}"]
@@ -95,7 +106,10 @@ def render_step(state: TrainerState, logs: Mapping[str, Any], pace: Pace) -> str
     if "grad_norm" in logs:
         parts.append(f"grad norm {logs['grad_norm']:.2f}")
     if "tokens_per_second" in logs:
-        parts.append(f"{logs['tokens_per_second']:,.0f} tokens/s")
+        real, padded = logs["tokens_per_second"], logs.get("padded_tokens_per_second", 0.0)
+        parts.append(f"{real:,.0f} tokens/s" + (f" ({padded:,.0f} with padding)" if padded > real else ""))
+    where = "device_" if "device_memory_gb" in memory else ""
+    parts.append(f"{memory[f'{where}memory_gb']:.2f} GB (peak {memory[f'{where}peak_memory_gb']:.2f})")
     if "epoch" in logs:
         parts.append(f"epoch {logs['epoch']:.2f}")
     shares = render_shares(logs)

@@ -2,6 +2,7 @@ import io
 import logging
 import sys
 
+import pytest
 from transformers import TrainerControl, TrainerState
 
 from tunesmith.training.monitoring.meter import RunMeter
@@ -19,13 +20,29 @@ def run(progress, state, *logs):
     progress.on_train_end(None, state, TrainerControl())
 
 
+@pytest.fixture(autouse=True)
+def memory(monkeypatch):
+    """Memory as if measured."""
+    figures = {"memory_gb": 1.5, "peak_memory_gb": 2.25}
+    monkeypatch.setattr("tunesmith.training.monitoring.progress.measure_memory", lambda: figures)
+    return figures
+
+
 def test_without_a_terminal_each_logging_step_is_a_line(caplog, capsys):
     state = TrainerState(max_steps=4, is_world_process_zero=True)
     with caplog.at_level(logging.INFO, logger="tunesmith"):
         run(Progress(RunMeter(), is_terminal=False), state, LOGS)
-    numbers = "loss 2.5000  lr 1.00e-04  grad norm 1.00  1,234 tokens/s  epoch 0.50"
+    numbers = "loss 2.5000  lr 1.00e-04  grad norm 1.00  1,234 tokens/s  1.50 GB (peak 2.25)  epoch 0.50"
     assert caplog.messages == [f"step 1/4 (25%)  {numbers}  0:00:00 gone, 0:00:00 left"]
     assert capsys.readouterr().err == ""
+
+
+def test_padding_and_the_accelerator_are_in_the_line_where_there_are_any(caplog, memory):
+    memory |= {"device_memory_gb": 30.0, "device_peak_memory_gb": 41.5}
+    state = TrainerState(max_steps=4, is_world_process_zero=True)
+    with caplog.at_level(logging.INFO, logger="tunesmith"):
+        run(Progress(RunMeter(), is_terminal=False), state, LOGS | {"padded_tokens_per_second": 2000.0})
+    assert "  1,234 tokens/s (2,000 with padding)  30.00 GB (peak 41.50)  epoch 0.50" in caplog.text
 
 
 def test_on_a_terminal_a_bar_shows_loss_and_speed(monkeypatch):
