@@ -51,10 +51,17 @@ def shell_commands() -> list[tuple[str, list[str]]]:
     return commands
 
 
-def links() -> Iterator[tuple[Path, str]]:
-    """Yield page and target of every link to a file."""
+def links() -> Iterator[tuple[Path, str, str]]:
+    """Yield page, target and heading of every link into the project; the target is empty for one within the page."""
     for page in PAGES:
-        for match in _LINK.finditer(page.read_text(encoding="utf-8")):
-            target = match["target"].partition("#")[0]
-            if target and "://" not in target and not target.startswith("mailto:"):
-                yield page, target
+        for match in _LINK.finditer(_FENCE.sub("", page.read_text(encoding="utf-8"))):
+            target, _, heading = match["target"].partition("#")
+            if "://" not in target and not target.startswith("mailto:"):
+                yield page, target, heading
+
+
+def headings(page: Path) -> set[str]:
+    """Return the anchors that a page's headings get where it is shown."""
+    lines = _FENCE.sub("", page.read_text(encoding="utf-8")).splitlines()
+    titles = [line.lstrip("#").strip().lower() for line in lines if line.startswith("#")]
+    return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles}

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from tests.docs.markdown import PAGES, blocks, links, shell_commands
-from tests.house.places import ROOT, name_of
+from tests.docs.markdown import PAGES, blocks, headings, links, shell_commands
+from tests.house.places import PACKAGE, ROOT, name_of
 from tunesmith.cli.main import COMMANDS, NOT_YET
 from tunesmith.config import load_config, parse_command_line
 from tunesmith.data.chat.catalog import template_names
@@ -84,6 +84,22 @@ def test_every_reason_for_which_a_row_is_dropped_is_explained():
     assert {reason for reason in reasons if f"`{reason}`" not in page} == set()
 
 
-def test_links_lead_to_files():
-    missing = [f"{name_of(page)}: {target}" for page, target in links() if not (page.parent / target).exists()]
+def test_links_lead_to_files_and_headings():
+    missing = []
+    for page, target, heading in links():
+        file = page.parent / target if target else page
+        if not file.exists() or (heading and heading not in headings(file)):
+            missing.append(f"{name_of(page)}: {target}#{heading}")
     assert missing == []
+
+
+def test_every_page_is_in_the_index():
+    index = ROOT / "docs" / "README.md"
+    linked = {(page.parent / target).resolve() for page, target, _ in links() if page == index}
+    assert {page.name for page in PAGES if page.parent == index.parent and page not in {index, *linked}} == set()
+
+
+def test_every_package_is_in_the_picture_of_the_house():
+    picture = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    packages = {entry.name for entry in PACKAGE.iterdir() if (entry / "__init__.py").is_file()}
+    assert {name for name in packages if f"| `{name}/` |" not in picture} == set()
