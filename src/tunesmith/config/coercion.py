@@ -147,7 +147,13 @@ class Text:
         if not isinstance(value, str | int | float | Path):
             raise MismatchError("")
         text = str(value)
-        return str(Path(text).expanduser()) if self.is_path and text.startswith("~") else text
+        if not self.is_path or not text.startswith("~"):
+            return text
+        try:
+            return str(Path(text).expanduser())
+        except RuntimeError as error:
+            hint = f" Nobody has a home folder that this could mean; write `./{text}` for a file of that name."
+            raise MismatchError(hint) from error
 
     def render(self) -> str:
         """Return the sort of text."""

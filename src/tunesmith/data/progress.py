@@ -29,15 +29,24 @@ class RowProgress:
         max_rows: Rows that will be read at most.
         shown: False in processes that do not talk to the user.
         verb: What is done with the rows, for the line that is shown.
+        is_terminal: Whether a bar can be drawn; found out when not given.
     """
 
-    def __init__(self, spec: DatasetSpec, *, max_rows: int | None, shown: bool, verb: str = "Preparing") -> None:
+    def __init__(
+        self,
+        spec: DatasetSpec,
+        *,
+        max_rows: int | None,
+        shown: bool,
+        verb: str = "Preparing",
+        is_terminal: bool | None = None,
+    ) -> None:
         self._spec = spec
         self._max_rows = max_rows
         self._estimate: int | None = None
         self._done = 0
         self._title = f"{verb} {spec.name}"
-        is_terminal = sys.stderr.isatty()
+        is_terminal = sys.stderr.isatty() if is_terminal is None else is_terminal
         self._bar: Any = tqdm(desc=self._title, unit=" rows", disable=not (shown and is_terminal), smoothing=0.1)
         self._writes_lines = shown and not is_terminal
         self._line_due = time.monotonic() + _LINE_EVERY_SECONDS

@@ -197,7 +197,7 @@ def _download_from_modelscope(
 def hub_error(name: str, config: ModelConfig, error: Exception, setting: str = "model_name_or_path") -> ModelError:
     """Explain a failed look-up on Hugging Face in terms of the settings."""
     offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes"}
-    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    first = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
     reason = "HF_HUB_OFFLINE is set and it is not in the cache" if offline else first
     version = f" (revision {config.model_revision})" if setting == "model_name_or_path" else ""
     return ModelError(

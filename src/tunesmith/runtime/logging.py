@@ -19,6 +19,8 @@ _NOISY_LIBRARIES = (
 )
 # Warnings of these are about kernels of other machines, at every import and whether or not the run uses them.
 _WARNINGS_OF_NO_USE = ("torchao", "torch.utils._pytree")
+_WRITING_THEMSELVES = ("huggingface_hub",)
+"""These write their messages to standard error, and would be heard twice."""
 
 
 def configure_logging(level: int | str = logging.INFO, rank: int = 0) -> None:
@@ -38,6 +40,8 @@ def configure_logging(level: int | str = logging.INFO, rank: int = 0) -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     for name in _WARNINGS_OF_NO_USE:
         logging.getLogger(name).setLevel(logging.ERROR)
+    for name in _WRITING_THEMSELVES:
+        logging.getLogger(name).propagate = False
 
 
 class ConsoleHandler(logging.Handler):

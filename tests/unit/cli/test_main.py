@@ -150,7 +150,6 @@ def test_an_interruption_exits_with_130(capsys, command):
     assert capsys.readouterr().err == "error: interrupted\n"
 
 
-@pytest.mark.parametrize("flag", ["version", "--version", "-v"])
 def test_sigterm_unwinds_so_that_half_written_folders_go(capsys, command, tmp_path):
     def end(arguments):
         with atomic_directory(tmp_path / "out") as folder:
@@ -176,6 +175,7 @@ def test_one_of_several_processes_leaves_sigterm_to_the_system(command, monkeypa
     assert seen == [before]
 
 
+@pytest.mark.parametrize("flag", ["version", "--version", "-v"])
 def test_the_version_is_printed(capsys, flag):
     assert main([flag]) == 0
     assert capsys.readouterr().out == "tunesmith 0.1.0\n"

@@ -120,6 +120,10 @@ def test_a_path_may_start_at_home(monkeypatch):
     monkeypatch.setenv("HOME", "/home/ada")
     assert Text(is_path=True).convert("~/models") == "/home/ada/models"
     assert Text(is_path=True).convert("models/~x") == "models/~x"
+    with pytest.raises(
+        MismatchError, match=r"Nobody has a home folder that this could mean; write `\./~no-such-user/x`"
+    ):
+        Text(is_path=True).convert("~no-such-user/x")
     assert Text().convert("~/models") == "~/models"
 
 

@@ -59,6 +59,12 @@ def test_missing_kernels_of_other_machines_are_no_warning(capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_a_library_that_writes_itself_is_not_heard_twice(capsys):
+    configure_logging()
+    logging.getLogger("huggingface_hub").warning("Retrying")
+    assert "warning: Retrying" not in capsys.readouterr().err
+
+
 def test_a_message_stands_above_a_progress_bar():
     stream = io.StringIO()
     handler = ConsoleHandler(stream)
