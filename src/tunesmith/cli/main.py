@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, cast
 
 from tunesmith.cli import output
@@ -80,6 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: Words after the program's name; those of this process by default.
     """
+    _open_closed_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     configure_logging("INFO", current_ranks().rank)
     try:
@@ -103,6 +105,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         what = error.filename or "a file"
         output.show_error(f"{what} cannot be written: {error.strerror}. Make room there, or name another folder.")
         return EXIT_DISK
+
+
+def _open_closed_streams() -> None:
+    """Send to nowhere what is written to a standard stream that was closed (`2>&-`), as some schedulers do.
+
+    Left closed, its number would be given to the next file that is opened, and messages would go into that.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - open as long as the program
+            if stream.fileno() != number:
+                os.dup2(stream.fileno(), number)
+            setattr(sys, name, stream)
 
 
 @contextmanager

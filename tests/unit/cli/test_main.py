@@ -150,6 +150,14 @@ def test_an_interruption_exits_with_130(capsys, command):
     assert capsys.readouterr().err == "error: interrupted\n"
 
 
+def test_a_closed_standard_error_is_replaced(command, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    monkeypatch.setattr("tunesmith.cli.main.os.dup2", lambda source, number: None)  # this process keeps its own
+    command(lambda arguments: sys.stderr.write("to nowhere") and 0)
+    assert main(["probe"]) == 0
+    sys.stderr.close()
+
+
 def test_sigterm_unwinds_so_that_half_written_folders_go(capsys, command, tmp_path):
     def end(arguments):
         with atomic_directory(tmp_path / "out") as folder:
