@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from tunesmith.data.batches import Batch, Example
-from tunesmith.data.collators.padding import sample_ids, sample_labels, sample_positions
+from tunesmith.data.collators.padding import lay_end_to_end, sample_positions
 
 
 class FlatCollator:
@@ -35,9 +35,10 @@ class FlatCollator:
         borders = np.array([0, *accumulate(lengths)], dtype=np.int32)
         cu_seq_lens = torch.from_numpy(borders)
         longest = max(lengths)
+        ids, labels = lay_end_to_end(samples, int(borders[-1]))
         return {
-            "input_ids": torch.from_numpy(sample_ids(samples)[None]),
-            "labels": torch.from_numpy(sample_labels(samples, int(borders[-1]))[None]),
+            "input_ids": torch.from_numpy(ids[None]),
+            "labels": torch.from_numpy(labels[None]),
             "position_ids": torch.from_numpy(sample_positions(lengths)[None]),
             "cu_seq_lens_q": cu_seq_lens,
             "cu_seq_lens_k": cu_seq_lens,

@@ -8,12 +8,11 @@ import torch
 
 from tunesmith.data.batches import IGNORE_INDEX, Batch, Example
 from tunesmith.data.collators.padding import (
+    mark_real,
     pad_positions,
-    pad_rows,
     padded_length,
-    sample_ids,
     sample_positions,
-    write_labels,
+    write_samples,
 )
 
 
@@ -38,24 +37,25 @@ class PaddedCollator:
     def __call__(self, rows: Sequence[Example | list[Example]]) -> Batch:
         """Make one batch of shape [rows, longest row]."""
         packs = [row if isinstance(row, list) else [row] for row in rows]
-        ids = [pack[0]["input_ids"] if len(pack) == 1 else sample_ids(pack) for pack in packs]
-        lengths = [len(row) for row in ids]
+        lengths = [sum([len(sample["input_ids"]) for sample in pack]) for pack in packs]
         length = padded_length(lengths, self.pad_to_multiple_of)
-        labels = np.full((len(packs), length), IGNORE_INDEX, dtype=np.int64)
-        for line, pack, size in zip(labels, packs, lengths, strict=True):
-            write_labels(line, pack)  # in place: an array for each row would cost more than filling it
-            if not self.ignore_pad_token_for_loss:
+        shape = (len(packs), length)
+        ids = np.full(shape, self.pad_token_id, dtype=np.int32)
+        labels = np.full(shape, IGNORE_INDEX, dtype=np.int32)
+        ids_end_to_end, labels_end_to_end = ids.reshape(-1).data, labels.reshape(-1).data
+        for number, pack in enumerate(packs):
+            write_samples(pack, ids_end_to_end, labels_end_to_end, number * length)
+        if not self.ignore_pad_token_for_loss:
+            for line, size in zip(labels, lengths, strict=True):
                 line[size:] = self.pad_token_id
-        row_ids = np.array([sample["row_id"] for pack in packs for sample in pack], dtype=np.int64)
         batch: Batch = {
-            "input_ids": torch.from_numpy(pad_rows(ids, length, self.pad_token_id)),
-            "labels": torch.from_numpy(labels),
-            "row_ids": torch.from_numpy(row_ids),
+            "input_ids": torch.from_numpy(ids.astype(np.int64)),
+            "labels": torch.from_numpy(labels.astype(np.int64)),
+            "row_ids": torch.from_numpy(np.array([sample["row_id"] for pack in packs for sample in pack], np.int64)),
         }
         if any(isinstance(row, list) for row in rows):
             positions = [sample_positions([len(sample["input_ids"]) for sample in pack]) for pack in packs]
             batch["position_ids"] = torch.from_numpy(pad_positions(positions, length))
         else:
-            real = np.arange(length) < np.asarray(lengths)[:, None]
-            batch["attention_mask"] = torch.from_numpy(real.astype(np.int64))
+            batch["attention_mask"] = torch.from_numpy(mark_real(lengths, length))
         return batch

@@ -14,21 +14,6 @@ def padded_length(lengths: Sequence[int], multiple: int | None = None) -> int:
     return longest if multiple is None else -(-longest // multiple) * multiple
 
 
-def pad_rows(rows: Sequence[NDArray[np.integer]], length: int, value: int) -> NDArray[np.int64]:
-    """Stack rows of different lengths, filled up on the right.
-
-    Example:
-        Rows `[5 6 7]` and `[8]` to length 4 with value -9: `[[5 6 7 -9] [8 -9 -9 -9]]`.
-
-    Returns:
-        New array. Shape [rows, length].
-    """
-    padded = np.full((len(rows), length), value, dtype=np.int64)
-    for line, row in zip(padded, rows, strict=True):
-        line[: len(row)] = row
-    return padded
-
-
 def pad_positions(rows: Sequence[NDArray[np.integer]], length: int) -> NDArray[np.int64]:
     """Stack the position ids of packed rows; padding counts from 0 again.
 
@@ -42,45 +27,63 @@ def pad_positions(rows: Sequence[NDArray[np.integer]], length: int) -> NDArray[n
     return padded
 
 
-def sample_labels(samples: Sequence[Example], num_tokens: int) -> NDArray[np.int64]:
-    """Return the labels of samples that stand end to end: their trained ids, `IGNORE_INDEX` elsewhere.
+def mark_real(lengths: Sequence[int], length: int) -> NDArray[np.int64]:
+    """Return 1 where rows have a token and 0 where they are filled up.
 
-    The first token of a sample gets no label in any case: in a row of several samples, the shift in the loss
-    would make it the target of the last token of another sample; alone it is never a target.
+    Args:
+        lengths: Tokens of each row.
+        length: Tokens that each is filled up to.
+
+    Returns:
+        New array. Shape [rows, length].
+    """
+    mask = np.zeros((len(lengths), length), dtype=np.int64)
+    end_to_end, ones = mask.reshape(-1).data, np.ones(length, dtype=np.int64).data
+    for number, size in enumerate(lengths):
+        end_to_end[number * length : number * length + size] = ones[:size]
+    return mask
+
+
+def lay_end_to_end(samples: Sequence[Example], num_tokens: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return token ids and labels of samples that stand end to end.
 
     Args:
         samples: Rows in order.
         num_tokens: Tokens of all samples together.
 
     Returns:
-        New array. Shape [tokens].
+        New arrays. Shape [tokens] each.
     """
-    labels = np.full(num_tokens, IGNORE_INDEX, dtype=np.int64)
-    write_labels(labels, samples)
-    return labels
+    ids, labels = np.empty(num_tokens, dtype=np.int32), np.full(num_tokens, IGNORE_INDEX, dtype=np.int32)
+    write_samples(samples, ids.data, labels.data)
+    return ids.astype(np.int64), labels.astype(np.int64)
 
 
-def write_labels(labels: NDArray[np.int64], samples: Sequence[Example]) -> None:
-    """Write the trained ids of samples that stand end to end into labels that are all `IGNORE_INDEX`.
+def write_samples(samples: Sequence[Example], ids: memoryview, labels: memoryview, begin: int = 0) -> None:
+    """Write token ids and labels of samples that stand end to end: their trained ids, `IGNORE_INDEX` elsewhere.
+
+    The first token of a sample gets no label in any case: in a row of several samples, the shift in the loss
+    would make it the target of the last token of another sample; alone it is never a target.
+
+    Views of 32-bit numbers are written to, since numpy takes several times as long for a short slice, and twice as long
+    again where it has to widen numbers on the way. One pass over the whole batch does that best.
 
     Args:
-        labels: Written to in place; may go on after the last sample. Shape [tokens].
         samples: Rows in order.
+        ids: Written to in place; may go on after the last sample. Shape [tokens], int32.
+        labels: As `ids`, and all `IGNORE_INDEX` before.
+        begin: Place of the first token.
     """
-    begin = 0
     for sample in samples:
-        ids = sample["input_ids"]
-        borders = iter(sample["trained_spans"].tolist())
-        for start, end in zip(borders, borders, strict=True):
-            first = start or 1
-            if first < end:
-                labels[begin + first : begin + end] = ids[first:end]
-        begin += len(ids)
-
-
-def sample_ids(samples: Sequence[Example]) -> NDArray[np.int64]:
-    """Return the token ids of samples end to end. Shape [tokens]."""
-    return np.concatenate([sample["input_ids"] for sample in samples], dtype=np.int64)
+        row = sample["input_ids"].data
+        end = begin + len(row)
+        ids[begin:end] = row
+        spans = sample["trained_spans"].tolist()
+        for at in range(0, len(spans), 2):
+            first, last = spans[at] or 1, spans[at + 1]
+            if first < last:
+                labels[begin + first : begin + last] = row[first:last]
+        begin = end
 
 
 def sample_positions(lengths: Sequence[int]) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tunesmith.data.batches import PairExample
 from tunesmith.data.collators.completions import describe_rows, flatten_packs
-from tunesmith.data.collators.padding import sample_ids, sample_labels
+from tunesmith.data.collators.padding import lay_end_to_end
 
 
 class SharedPairCollator:
@@ -36,11 +36,12 @@ class SharedPairCollator:
         pairs = flatten_packs(rows)
         ends = list(accumulate(len(pair["input_ids"]) for pair in pairs))
         starts = [0, *ends[:-1]]
+        ids, labels_of_rows = lay_end_to_end(pairs, ends[-1])
         predictors, labels, sequences = zip(*map(_locate, pairs, starts, range(len(pairs))), strict=True)
         last = [place for pair, start in zip(pairs, starts, strict=True) for place in _last_places(pair, start)]
         return {
-            "input_ids": torch.from_numpy(sample_ids(pairs)[None]),
-            "labels": torch.from_numpy(sample_labels(pairs, ends[-1])[None]),
+            "input_ids": torch.from_numpy(ids[None]),
+            "labels": torch.from_numpy(labels_of_rows[None]),
             "position_ids": torch.from_numpy(np.concatenate([_positions(pair) for pair in pairs])[None]),
             "branch_lengths": tuple(_branches(pair) for pair in pairs),
             "completion_positions": torch.from_numpy(np.concatenate(predictors)),

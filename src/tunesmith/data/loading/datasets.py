@@ -6,7 +6,7 @@ several hundred thousand rows a second, so that text needs no worker processes.
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,15 @@ from torch.utils.data import Dataset
 from tunesmith.data.batches import Example, PairExample
 from tunesmith.data.loading.encoded import EncodedChunk, EncodedRows
 from tunesmith.data.packing import Packs
+
+
+@runtime_checkable
+class RowsAtOnce(Protocol):
+    """A data set that can be asked for several rows in one call, as PyTorch's loader does."""
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Return several rows."""
+        ...
 
 
 class Part(NamedTuple):
@@ -56,7 +65,16 @@ class ExampleDataset(Dataset[Example]):
 
     def __getitems__(self, indices: Sequence[int]) -> list[Example]:
         """Return several rows; PyTorch's loader asks for a whole batch this way."""
-        return [self[index] for index in indices]
+        size, places, chunks, starts = self._len, self._places, self._chunks, self._starts
+        rows = []
+        for index in indices:
+            if not 0 <= index < size:
+                rows.append(self[index])
+                continue
+            place = index if places is None else places[index]
+            number = bisect_right(starts, place) - 1
+            rows.append(chunks[number].example(place - starts[number]))
+        return rows
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ExampleDataset, (self.parts, self.indices)  # views of mapped memory do not travel
@@ -136,6 +154,7 @@ class ChunkViews:
     __slots__ = (
         "chosen_ends",
         "first_row_id",
+        "has_completions",
         "id_borders",
         "ids",
         "num_rows",
@@ -152,6 +171,7 @@ class ChunkViews:
         self.id_borders = chunk.id_borders.data
         self.span_borders = chunk.span_borders.data
         self.rows = chunk.row.data
+        self.has_completions = bool(chunk.prompt_end.any())
         self.prompt_ends = chunk.prompt_end.data
         self.chosen_ends = chunk.chosen_end.data
         self.signals = chunk.signal.data
@@ -166,7 +186,7 @@ class ChunkViews:
             "trained_spans": self.spans[spans[at] : spans[at + 1]],
             "row_id": self.rows[at] + self.first_row_id,
         }
-        if not self.prompt_ends[at]:
+        if not self.has_completions or not self.prompt_ends[at]:
             return row
         return PairExample(
             input_ids=row["input_ids"],
