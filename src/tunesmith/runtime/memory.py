@@ -1,6 +1,7 @@
 """Memory and processor time that this process uses and may use, containers included."""
 
 import ctypes
+import math
 import os
 import platform
 import sys
@@ -38,14 +39,13 @@ def available_memory_bytes(cgroups: Path = _CGROUPS, own_cgroup: Path = _OWN_CGR
     The smaller of what the machine has free and what the container's limit leaves. File cache inside the
     container counts as free: the kernel gives it back before it kills anything.
     """
-    free = int(psutil.virtual_memory().available)
+    free: float = psutil.virtual_memory().available
     for folder in _cgroup_chain(cgroups, own_cgroup):
-        limit = _read_number(folder / "memory.max")
-        used = _read_number(folder / "memory.current")
-        if limit is not None and used is not None:
-            cache = _read_field(folder / "memory.stat", "inactive_file")
-            free = min(free, max(0, limit - used + cache))
-    return free
+        free = min(free, _memory_left(folder, "memory.max", "memory.current", "inactive_file"))
+    for folder in _cgroup_chain(cgroups, own_cgroup, "memory"):
+        left = _memory_left(folder, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        free = min(free, left)
+    return int(free)
 
 
 def cpu_quota(cgroups: Path = _CGROUPS, own_cgroup: Path = _OWN_CGROUP) -> float:
@@ -58,6 +58,10 @@ def cpu_quota(cgroups: Path = _CGROUPS, own_cgroup: Path = _OWN_CGROUP) -> float
         quota, _, period = file.read_text(encoding="ascii").strip().partition(" ")
         if quota != "max":
             processors = min(processors, int(quota) / int(period or 100_000))
+    for folder in _cgroup_chain(cgroups, own_cgroup, "cpu"):
+        allowed = _read_number(folder / "cpu.cfs_quota_us")  # -1 where there is no limit, which is no number here
+        if allowed is not None:
+            processors = min(processors, allowed / (_read_number(folder / "cpu.cfs_period_us") or 100_000))
     return processors
 
 
@@ -83,16 +87,31 @@ def keep_freed_memory() -> bool:
     )
 
 
-def _cgroup_chain(cgroups: Path, own_cgroup: Path) -> list[Path]:
-    """Return the version-2 control groups of this process, outermost first; limits of all of them hold."""
-    folders = [cgroups]
+def _cgroup_chain(cgroups: Path, own_cgroup: Path, controller: str | None = None) -> list[Path]:
+    """Return the control groups of this process, outermost first; limits of all of them hold.
+
+    Args:
+        cgroups: Where control groups are mounted.
+        own_cgroup: Lists those of this process as `number:controllers:path`.
+        controller: Of version 1, where each has a tree of its own; the one tree of version 2 when not given.
+    """
+    top = cgroups if controller is None else cgroups / controller
+    folders = [top]
     if own_cgroup.is_file():
         for line in own_cgroup.read_text(encoding="utf-8").splitlines():
-            hierarchy, _, path = line.partition("::")
-            if hierarchy == "0":
+            number, controllers, path = line.split(":", 2)
+            if number == "0" if controller is None else controller in controllers.split(","):
                 for part in Path(path.strip("/")).parts:
                     folders.append(folders[-1] / part)
+    # Inside of a container its own group is the top, whatever the path says.
     return [folder for folder in folders if folder.is_dir()]
+
+
+def _memory_left(folder: Path, limit_file: str, used_file: str, cache_field: str) -> float:
+    limit, used = _read_number(folder / limit_file), _read_number(folder / used_file)
+    if limit is None or used is None:
+        return math.inf
+    return max(0, limit - used + _read_field(folder / "memory.stat", cache_field))
 
 
 def _read_number(file: Path) -> int | None:

@@ -81,6 +81,40 @@ def test_the_quota_is_never_more_than_the_processors(cgroups):
     assert cpu_quota(cgroups, cgroups.parent / "own") <= psutil.cpu_count()
 
 
+@pytest.fixture
+def separate_cgroups(tmp_path):
+    """Version 1: a tree for each controller, as many container hosts still have it."""
+    (tmp_path / "own").write_text("4:memory:/job\n2:cpuacct,cpu:/job\n1:name=systemd:/\n0::/\n")
+    return tmp_path / "cgroup"
+
+
+def write_limits(folder, **files):
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        (folder / name.replace("_", ".", 1)).write_text(f"{text}\n")
+
+
+def test_a_limit_of_version_one_holds_as_well(separate_cgroups):
+    write_limits(
+        separate_cgroups / "memory" / "job",
+        memory_limit_in_bytes=100 * MEBIBYTE,
+        memory_usage_in_bytes=60 * MEBIBYTE,
+        memory_stat=f"inactive_file 1\ntotal_inactive_file {25 * MEBIBYTE}",
+    )
+    write_limits(separate_cgroups / "cpu" / "job", cpu_cfs_quota_us=50_000, cpu_cfs_period_us=100_000)
+    own = separate_cgroups.parent / "own"
+    assert available_memory_bytes(separate_cgroups, own) == 65 * MEBIBYTE
+    assert cpu_quota(separate_cgroups, own) == 0.5
+
+
+def test_a_group_of_version_one_without_limits_changes_nothing(separate_cgroups):
+    write_limits(separate_cgroups / "memory", memory_limit_in_bytes=(1 << 63) - 4096, memory_usage_in_bytes=5)
+    write_limits(separate_cgroups / "cpu", cpu_cfs_quota_us=-1, cpu_cfs_period_us=100_000)
+    own = separate_cgroups.parent / "own"
+    assert available_memory_bytes(separate_cgroups, own) > 100 * MEBIBYTE
+    assert cpu_quota(separate_cgroups, own) == cpu_quota(separate_cgroups / "none", own)
+
+
 @pytest.mark.processes
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
 def test_freed_memory_is_used_again_without_new_pages():
