@@ -26,6 +26,9 @@ from tunesmith.training.io.settings import LoaderPolicy, LoaderSettings
 from tunesmith.training.loaders import ProcessBatches, build_loader
 
 BATCH = 8
+_FILLING_SECONDS = 1.0
+"""For which a fixed setting runs before it is measured: workers start, and the first batches are made ahead."""
+
 _BURSTS = (0.4, 0.4, 0.4, 2.8)
 """Factors of the uneven source: one row in four takes seven times as long as the others."""
 
@@ -65,7 +68,7 @@ CASES = (
 class Source:
     """Rows that take a while to make."""
 
-    def __init__(self, case: Case, num_rows: int = 100_000) -> None:
+    def __init__(self, case: Case, num_rows: int = 30_000) -> None:
         self.case = case
         self.num_rows = num_rows
         self._matrix = torch.ones(64, 64)
@@ -133,28 +136,64 @@ def main() -> None:
     options = _parse_options()
     torch.set_num_threads(1)
     described = machine.describe_machine()
+    cases = [case for case in CASES if options.only is None or options.only in case.name]
     print(machine.render_machine(described))
+    print(f"about {_expected_seconds(options) * len(cases) / 60:.0f} minutes", flush=True)
     kept = []
-    for case in [case for case in CASES if options.only is None or options.only in case.name]:
-        grid = [LoaderSettings(0, 2)]
-        grid += [LoaderSettings(number, ahead) for number in options.workers for ahead in options.prefetch]
-        searched = {
-            settings: _middle(case, LoaderPolicy(start=settings), options, settle=options.settle / 4)
-            for settings in grid
-        }
-        best, by_hand = max(searched.items(), key=lambda item: item[1].rate)
+    for case in cases:
+        best, by_hand, searched = search(case, options)
         tuned = _middle(case, LoaderPolicy(tunes_workers=True, tunes_prefetch=True), options, settle=options.settle)
         waits = tuned.wait_share <= 0.03 or not case.is_possible
         is_close = tuned.rate >= 0.9 * by_hand.rate
         print(
             f"{case.name:<28} auto {tuned.rate:6.2f} batches/s, waiting {tuned.wait_share:6.1%}, "
-            f"{tuned.workers} workers x {tuned.prefetch}; best by hand {by_hand.rate:6.2f} with {best.render()}: "
+            f"{tuned.workers} workers x {tuned.prefetch}; best by hand {by_hand.rate:6.2f}, waiting "
+            f"{by_hand.wait_share:6.1%}, with {best.render()}: "
             f"{tuned.rate / by_hand.rate:.2f}x {'ok' if waits and is_close else 'MISSED'}"
-            f"{'' if case.is_possible else ' (more than the processors can make)'}"
+            f"{'' if case.is_possible else ' (more than the processors can make)'}",
+            flush=True,
         )
-        kept.append({"case": asdict(case), "auto": asdict(tuned), "best": asdict(by_hand), "settings": asdict(best)})
+        kept.append(
+            {
+                "case": asdict(case),
+                "auto": asdict(tuned),
+                "best": asdict(by_hand),
+                "settings": asdict(best),
+                "searched": [asdict(result) for result in searched],
+            }
+        )
     if options.output:
         options.output.write_text(json.dumps({"machine": described, "cases": kept}, indent=2), encoding="utf-8")
+
+
+def search(case: Case, options: argparse.Namespace) -> tuple[LoaderSettings, Result, list[Result]]:
+    """Return the best setting of the grid and what it comes to, and a short look at every one.
+
+    The look is short, and its winner partly one by luck. So the finalists are measured again, as long as the loader
+    that tunes itself is.
+    """
+    looked = {
+        settings: measure(case, LoaderPolicy(start=settings), options.look_seconds, _FILLING_SECONDS)
+        for settings in _grid(options)
+    }
+    ranked = sorted(looked, key=lambda settings: -looked[settings].rate)
+    finalists = {
+        settings: _middle(case, LoaderPolicy(start=settings), options, settle=_FILLING_SECONDS)
+        for settings in ranked[: options.finalists]
+    }
+    best, result = max(finalists.items(), key=lambda item: item[1].rate)
+    return best, result, list(looked.values())
+
+
+def _grid(options: argparse.Namespace) -> list[LoaderSettings]:
+    with_workers = itertools.product(options.workers, options.prefetch)
+    return [LoaderSettings(0, 2), *(LoaderSettings(number, ahead) for number, ahead in with_workers)]
+
+
+def _expected_seconds(options: argparse.Namespace) -> float:
+    looks = len(_grid(options)) * (options.look_seconds + _FILLING_SECONDS)
+    finals = options.finalists * (options.seconds + _FILLING_SECONDS)
+    return float(looks + options.rounds * (finals + options.seconds + options.settle))
 
 
 def _middle(case: Case, policy: LoaderPolicy, options: argparse.Namespace, settle: float) -> Result:
@@ -165,9 +204,11 @@ def _middle(case: Case, policy: LoaderPolicy, options: argparse.Namespace, settl
 
 def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=10.0, help="measured, of every setting")
-    parser.add_argument("--settle", type=float, default=20.0, help="before that; a quarter of it for fixed settings")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=6.0, help="measured, of the loader that tunes itself")
+    parser.add_argument("--settle", type=float, default=15.0, help="what it gets before that to find its settings")
+    parser.add_argument("--look-seconds", type=float, default=2.0, help="measured, of every setting of the grid")
+    parser.add_argument("--finalists", type=int, default=2, help="best settings, measured again, as long as auto")
+    parser.add_argument("--rounds", type=int, default=1, help="of auto and finalists, of which the median counts")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--prefetch", type=int, nargs="+", default=[2, 8])
     parser.add_argument("--only", help="part of the name of a case")
