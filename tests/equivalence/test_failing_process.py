@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.equivalence.test_preferences import build_trainer
 from tests.tiny.models import tiny_model
 from tests.tiny.processes import run_processes
 from tests.tiny.training import tiny_trainer, uneven_rows
@@ -14,11 +15,31 @@ from tunesmith.training.monitoring.account import PHASES
 from tunesmith.training.resume import resolve_resume_point
 
 
-def train(folder):
+def fragile(num_rows, broken):
+    rows = Fragile(uneven_rows(num_rows))
+    rows.broken = frozenset(broken)
+    return rows
+
+
+def pairs_trainer(folder):
+    """Its evaluation has sums of its own besides the loss, and one process fails at its first batch."""
+    evals = {"eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 2}
+    trainer = build_trainer(folder, "rm", ranks=current_ranks(), **evals)
+    trainer.eval_dataset = Fragile(trainer.eval_dataset)
+    trainer.eval_dataset.broken = frozenset([3])
+    return trainer
+
+
+def train(folder, where):
     folder, ranks = Path(folder), current_ranks()
-    trainer = tiny_trainer(folder, uneven_rows(16), model=tiny_model("llama"), ranks=ranks)
-    trainer.train_dataset = Fragile(trainer.train_dataset)
-    trainer.train_dataset.broken = frozenset([10])  # of the third step, in the second process
+    evaluated = {"evals": fragile(8, [5]), "eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 2}
+    if where == "pairs":
+        trainer = pairs_trainer(folder)
+    else:
+        evaluated = evaluated if where == "eval" else {}
+        trainer = tiny_trainer(folder, uneven_rows(16), model=tiny_model("llama"), ranks=ranks, **evaluated)
+    if where == "train":
+        trainer.train_dataset = fragile(16, [10])  # of the third step, in the second process
     try:
         trainer.train()
     except FeedError as error:
@@ -30,10 +51,11 @@ def train(folder):
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_all_processes_stop_where_one_has_no_batch(tmp_path):
-    run_processes("tests.equivalence.test_failing_process:train", [str(tmp_path)], timeout_seconds=120)
-    first, second = ((tmp_path / f"error-{rank}.txt").read_text() for rank in (0, 1))
-    assert "Another process of this run could not make its batches." in first
-    assert "failed at row 10 with ValueError" in second
-    assert all("All is saved up to step 2" in text for text in (first, second))
+@pytest.mark.parametrize(("where", "row"), [("train", 10), ("eval", 5), ("pairs", 3)])
+def test_all_processes_stop_where_one_has_no_batch(tmp_path, where, row):
+    run_processes("tests.equivalence.test_failing_process:train", [str(tmp_path), where], timeout_seconds=120)
+    texts = [(tmp_path / f"error-{rank}.txt").read_text() for rank in (0, 1)]
+    assert sum("Another process of this run could not make its batches." in text for text in texts) == 1
+    assert sum(f"failed at row {row} with ValueError" in text for text in texts) == 1
+    assert all("All is saved up to step 2" in text for text in texts)
     assert resolve_resume_point(setting=True, output_dir=tmp_path).manifest.step == 2

@@ -7,8 +7,12 @@ import torch
 
 from tests.tiny.models import tiny_model
 from tests.tiny.training import largest_difference, tiny_trainer, uneven_rows, weights
+from tunesmith.data.collators import build_collator
+from tunesmith.data.loading.samplers import SequentialSampler
+from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.io.device_copies import DeviceCopies
 from tunesmith.training.io.settings import LoaderPolicy, LoaderSettings
+from tunesmith.training.loaders import ProcessBatches, build_loader
 from tunesmith.training.monitoring.account import CudaEvents, TimeAccount
 
 pytestmark = pytest.mark.gpu
@@ -53,6 +57,44 @@ def test_a_copy_on_another_stream_holds_the_batch(gpu):
     copies.start(batch)
     copies.clear()
     assert copies.take(batch) == {}
+
+
+def test_a_copy_runs_beside_the_computation(gpu):
+    copies = DeviceCopies(gpu)
+    batch = {"pixels": torch.ones(64 * 2**20).pin_memory()}  # 256 MB: some ten milliseconds
+    matrix = torch.ones(4096, 4096, device=gpu)
+
+    def compute():
+        for _ in range(20):
+            torch.mm(matrix, matrix)
+
+    def copy():
+        copies.start(batch)
+        copies.take(batch)
+
+    def seconds(*parts):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for part in parts:
+            part()
+        torch.cuda.synchronize()
+        return time.perf_counter() - begin
+
+    seconds(compute, copy)
+    apart = seconds(compute), seconds(copy)
+    assert seconds(compute, copy) < sum(apart) - 0.5 * min(apart)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_arrive_in_page_locked_memory(gpu, workers):
+    rows = uneven_rows(8)
+    policy = LoaderPolicy(start=LoaderSettings(workers), pins_memory=True)
+    batches = ProcessBatches(SequentialSampler(len(rows)), 2, Ranks())
+    loader = build_loader(rows, build_collator("flat", pad_token_id=0), batches, policy=policy)
+    for batch in loader:
+        assert batch["input_ids"].is_pinned()
+        assert batch["cu_seq_lens_q"].is_pinned()
+    loader.feed.close()
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -186,10 +186,7 @@ def _while_streaming(config: "RunConfig") -> Iterator[Unused]:
             ("preprocessing_num_workers", "overwrite_cache", "dataset_cache_dir"),
             "`streaming: true` keeps nothing, and its workers are those of `dataloader_num_workers`",
         )
-        yield (
-            ("dataloader_restarts", "dataloader_persistent_workers"),
-            "`streaming: true` has the same workers to the end, and stops at the first that fails",
-        )
+        yield ("dataloader_persistent_workers",), "a stream is one epoch to its workers (`streaming: true`)"
 
 
 def _with_a_token_budget(config: "RunConfig") -> Iterator[Unused]:

@@ -3,6 +3,7 @@
 import multiprocessing
 import signal
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
@@ -23,13 +24,21 @@ def start_workers(loader: DataLoader[Any]) -> tuple[Iterator[Any], list[BaseProc
     it waits, at the latest five seconds later.
     """
     before = set(multiprocessing.active_children())
-    with _without_handler():
+    with _without_handler(), leave_numbers_to_us():
         workers: Any = iter(loader)
         if workers._worker_pids_set:  # not a second time for workers that are kept
             signal_handling._remove_worker_pids(id(workers))  # type: ignore[attr-defined]
             workers._worker_pids_set = False
     started = [child for child in multiprocessing.active_children() if child not in before]
     return workers, sorted(started, key=lambda child: child.pid or 0)
+
+
+@contextmanager
+def leave_numbers_to_us() -> Iterator[None]:
+    """Keep PyTorch from advising against more workers than processors: those that wait for a network may be more."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="This DataLoader will create")
+        yield
 
 
 @contextmanager

@@ -11,7 +11,7 @@ labels: it takes part in the communication and adds nothing to any sum.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from tunesmith.data.batches import Example
 from tunesmith.data.collators import Collator
+from tunesmith.data.loading.datasets import RowsAtOnce
 from tunesmith.data.loading.samplers import EpochSampler
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.io.failures import FeedError
@@ -85,10 +86,18 @@ class SilencedFillers(Dataset[Any]):
 
     def __init__(self, rows: Any) -> None:
         self.rows = rows
+        self._gives_several = isinstance(rows, RowsAtOnce)
 
     def __len__(self) -> int:
         """Return the number of real rows."""
         return len(self.rows)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Return several rows."""
+        if self._gives_several and min(indices) >= 0:
+            found: list[Any] = self.rows.__getitems__(indices)
+            return found
+        return [self[index] for index in indices]
 
     def __getitem__(self, index: int) -> Any:
         """Return a row, or for -1 - n row n without labels."""
@@ -178,22 +187,30 @@ def _as_it_is(batch: Any) -> Any:
 class UpToTrouble:
     """The batches of a loader, up to the first that cannot be made.
 
-    An evaluation ends there, and what went wrong is kept until all processes can hear of it: one that left the others
-    alone with their sums would have them wait for it.
+    An evaluation ends there, and all processes hear of it before they add up their sums: one that left the others alone
+    with those would have them wait for it.
+
+    Args:
+        loader: Of this process.
+        tell: Called at the end of the batches with what went wrong, in all processes; raises where it did in one.
     """
 
-    def __init__(self, loader: EpochLoader) -> None:
+    def __init__(self, loader: EpochLoader, tell: Callable[[FeedError | None], None]) -> None:
         self._loader = loader
-        self.failure: FeedError | None = None
+        self._tell = tell
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the batches; none if there was trouble before."""
-        if self.failure is not None:
-            return
+        """Yield the batches.
+
+        Raises:
+            FeedError: Some process could not make one of its batches.
+        """
+        failure = None
         try:
             yield from self._loader
         except FeedError as error:
-            self.failure = error
+            failure = error
+        self._tell(failure)
 
 
 def build_loader(

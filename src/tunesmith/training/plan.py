@@ -17,6 +17,7 @@ from tunesmith.training.io.settings import resolve_policy
 from tunesmith.training.io.token_batches import TokenBatches, find_token_batches
 from tunesmith.training.resume import ResumePoint
 from tunesmith.training.schedule import Schedule
+from tunesmith.training.streaming import render_stream_loading
 
 PLAN_FILE = "plan.txt"
 
@@ -42,12 +43,8 @@ def _lines(parts: RunParts, point: ResumePoint | None) -> Iterator[tuple[str, st
     yield "batches", _batches(parts)
     if parts.schedule is not None:
         yield "steps", _steps(parts, parts.schedule, point)
-    if parts.schedule is not None and parts.data.train is not None:
-        policy = resolve_policy(config.loading, parts.arguments.device.type)
-        batches = (parts.schedule.steps_per_epoch or 0) * config.training.gradient_accumulation_steps
-        yield "loading", render_loading(policy, parts.ranks, batches)
-        for note in find_loading_notes(policy, parts.ranks, _token_batches(parts)):
-            yield "note", note
+    if parts.schedule is not None:
+        yield from _loading(parts, parts.schedule)
     if loaded.memory is not None:
         yield "memory", f"about {loaded.memory.total / 1e9:.1f} GB at the longest rows"
     for item in parts.data.sets:
@@ -56,6 +53,20 @@ def _lines(parts: RunParts, point: ResumePoint | None) -> Iterator[tuple[str, st
     for note in (*loaded.notes, *config.notes(), *_notes(parts)):
         yield "note", note
     yield "output", str(parts.output_dir)
+
+
+def _loading(parts: RunParts, schedule: Schedule) -> Iterator[tuple[str, str]]:
+    policy = resolve_policy(parts.config.loading, parts.arguments.device.type)
+    if parts.data.stream is not None:
+        text, note = render_stream_loading(policy, parts.ranks, parts.data.stream)
+        yield "loading", text
+        if note is not None:
+            yield "note", note
+    elif parts.data.train is not None:
+        batches = (schedule.steps_per_epoch or 0) * parts.config.training.gradient_accumulation_steps
+        yield "loading", render_loading(policy, parts.ranks, batches)
+        for note in find_loading_notes(policy, parts.ranks, _token_batches(parts)):
+            yield "note", note
 
 
 def _notes(parts: RunParts) -> Iterator[str]:

@@ -105,7 +105,7 @@ def render_summary(parts: RunParts, trainer: ObjectiveTrainer, figures: Mapping[
     if trainer.feed is not None:
         feeding = render_feeding(times, trainer.feed, parts.ranks.rank) + "\n"
     elif trainer.stream is not None:
-        feeding = render_streaming(times, trainer.stream.loader.num_workers) + "\n"
+        feeding = render_streaming(times, trainer.stream, parts.ranks.rank) + "\n"
     return (
         f"Trained {num_steps:,} step{'' if num_steps == 1 else 's'} in {duration}: {', '.join(numbers)}.\n"
         f"{feeding}Results are in {parts.output_dir}."

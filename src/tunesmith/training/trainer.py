@@ -186,11 +186,10 @@ class ObjectiveTrainer(FedTrainer):
         started = time.perf_counter()
         self._is_in_training_mode = False
         self._show_final_weights()
-        batches = UpToTrouble(dataloader)
+        batches = UpToTrouble(dataloader, self._check_fed)
         with closing(dataloader.feed), self.meter.account.paused():
             with self.accelerator.autocast():
                 measured = measure_loss(self.model, batches, self.objective, self._prepare_inputs)
-            self._check_fed(batches.failure)
             metrics = {f"{metric_key_prefix}_loss": measured.loss}
             if self.objective.loss_is_per_token:
                 metrics[f"{metric_key_prefix}_perplexity"] = measured.perplexity

@@ -40,10 +40,10 @@ def test_a_plain_run_needs_no_notes(load):
             ),
         ),
         (
-            {"streaming": True, "max_steps": 5, "dataloader_restarts": 4},
+            {"streaming": True, "max_steps": 5, "dataloader_persistent_workers": False},
             (
-                "`dataloader_restarts: 4` is not used: `streaming: true` has the same workers to the end, and stops at "
-                "the first that fails."
+                "`dataloader_persistent_workers: false` is not used: a stream is one epoch to its workers (`streaming: "
+                "true`)."
             ),
         ),
         (

@@ -1,10 +1,15 @@
 import numpy as np
 import pytest
 
+from tests.unit.data.stored import stored_rows
+from tests.unit.training.io.sources import Rows, ids_of, refuse
 from tunesmith.data.batches import Example
+from tunesmith.data.loading.datasets import ChunkViews, ExampleDataset, Part
 from tunesmith.data.loading.samplers import RandomSampler, SequentialSampler
 from tunesmith.runtime.ranks import Ranks
-from tunesmith.training.loaders import ProcessBatches, SilencedFillers, build_loader
+from tunesmith.training.io.failures import FeedError
+from tunesmith.training.io.settings import LoaderPolicy
+from tunesmith.training.loaders import ProcessBatches, SilencedFillers, UpToTrouble, build_loader
 
 
 def batches_of(rank, world, *, num_rows=5, batch_size=2, drop_last=False):
@@ -77,3 +82,38 @@ def test_starting_a_loader_draws_nothing_from_the_random_state_of_training():
     loader = build_loader(toy_rows(), list, ProcessBatches(SequentialSampler(3), 1, Ranks()))
     list(loader)
     assert torch.equal(torch.rand(1), expected)
+
+
+def test_rows_are_fetched_at_once_where_the_data_set_can(tmp_path, monkeypatch):
+    stored = stored_rows(tmp_path / "a.arrow", [[(0, [5, 6, 7], [(1, 3)]), (1, [8, 9], [(1, 2)]), (2, [4], [])]])
+    dataset = ExampleDataset([Part(stored, 0)])
+    asked = []
+    at_once = ExampleDataset.__getitems__
+    monkeypatch.setattr(ExampleDataset, "__getitems__", lambda own, rows: asked.append(rows) or at_once(own, rows))
+    loader = build_loader(dataset, ids_of, ProcessBatches(SequentialSampler(3), 2, Ranks()))
+    assert list(loader) == [[0, 1], [2]]
+    assert asked == [[0, 1], [2]]
+    silenced = SilencedFillers(dataset)
+    assert [row["trained_spans"].tolist() for row in silenced.__getitems__([0, -1])] == [[1, 3], []]
+
+
+def test_a_row_that_fails_among_others_is_named(tmp_path, monkeypatch):
+    stored = stored_rows(tmp_path / "a.arrow", [[(row, [5, 6], [(1, 2)]) for row in range(4)]])
+    example = ChunkViews.example
+    monkeypatch.setattr(ChunkViews, "example", lambda own, at: refuse() if at == 2 else example(own, at))
+    batches = ProcessBatches(SequentialSampler(4), 4, Ranks())
+    loader = build_loader(ExampleDataset([Part(stored, 0)]), ids_of, batches, policy=LoaderPolicy(max_restarts=0))
+    with pytest.raises(FeedError, match="failed at row 2 with ValueError"):
+        list(loader)
+
+
+@pytest.mark.parametrize("broken", [(), (5,)])
+def test_all_processes_hear_how_the_batches_ended(broken):
+    told = []
+    rows = Rows(num_rows=8, trouble=dict.fromkeys(broken, refuse))
+    loader = build_loader(
+        rows, ids_of, ProcessBatches(SequentialSampler(8), 2, Ranks()), policy=LoaderPolicy(max_restarts=0)
+    )
+    assert list(UpToTrouble(loader, told.append)) == [[0, 1], [2, 3], [4, 5], [6, 7]][: 2 if broken else 4]
+    (failure,) = told
+    assert ("failed at row 5" in str(failure)) if broken else failure is None

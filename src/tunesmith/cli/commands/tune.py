@@ -22,7 +22,8 @@ configuration. A run with `dataloader_num_workers: auto` finds this out by itsel
   tunesmith tune io run.yaml --json --plot io.png
 
 The time of the model is taken from the log of an earlier run in output_dir, or else measured on a few batches. Each
-combination is measured three times and the median shown, since machines are noisy. Nothing is written to output_dir.
+combination is measured three times and the median shown, since machines are noisy: a few seconds each, or --batches
+micro-batches. Nothing is written to output_dir.
 """
 
 
@@ -56,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
         uses_model="--model" in switches,
         workers=numbers,
         prefetch=aheads,
-        num_batches=batches or 30,
+        num_batches=batches,
         repeats=repeats or 3,
     )
     report = tune_io(config, options)

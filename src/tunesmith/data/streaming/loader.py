@@ -1,7 +1,15 @@
-"""Batches of one process out of a stream, made in the process itself or ahead of time by workers."""
+"""Batches of one process out of a stream, made in the process itself or ahead of time by workers.
 
-from collections.abc import Iterator, Mapping, Sequence
+The rows of a process are shared out among its streams, whose batches come in turn. Which worker reads which streams has
+no part in that: with fewer workers each reads several of them, and all rows come in the same order.
+"""
+
+import itertools
+import pickle
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -12,13 +20,18 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from tunesmith.data.account import Tally
 from tunesmith.data.batches import Batch, Example
 from tunesmith.data.collators import Collator
+from tunesmith.data.loading.attempts import Attempt, Failure
+from tunesmith.data.loading.transport import pack_batch, unpack_batch
 from tunesmith.data.streaming.source import StreamSource, differences
 from tunesmith.data.streaming.windows import ExampleStream, Item
 from tunesmith.errors import CheckpointError
-from tunesmith.runtime.child_signals import start_workers
+from tunesmith.runtime.child_signals import leave_numbers_to_us, start_workers
 from tunesmith.runtime.ranks import Ranks
 
 _FILLER_ROW_ID = -1
+
+NoteRow = Callable[[int, int | None], None]
+"""Number of a worker, and the id of the row that it is at, if it is at one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +48,37 @@ class StreamPlace:
     is_filler: bool
     """Whether the batch is only there so that all processes take the same number of steps. It has no labels."""
 
+    seconds: float
+    """What making the batch took."""
+
+    packed_items: bytes
+    """What the batch was made of, should it have to be made in parts. Nobody else takes the time to read it."""
+
     stream: int = 0
     """Number of the stream in this process."""
 
     num_received: int = 0
     """Batches of all streams of this process up to this one."""
 
+    def load_items(self) -> list[Item]:
+        """Return what the batch was made of."""
+        items: list[Item] = pickle.loads(self.packed_items)  # noqa: S301 - from a worker of this run
+        return items
+
+
+@dataclass(slots=True)
+class _Reached:
+    """Up to where batches were fetched, which is further than up to where they were used."""
+
+    states: list[dict[str, Any] | None]
+    received: int
+
 
 class StreamLoader:
     """Batches of this process, and the place behind those that were used.
 
-    Iterating begins behind the last batch that was handed to `advance`. It never ends: a stream that does gives fillers
-    from then on, since other processes may have rows left.
+    Iterating begins behind the last batch that was handed to `advance`, `go_on` behind the last that was fetched. Both
+    never end: a stream that does gives fillers from then on, since other processes may have rows left.
 
     Args:
         source: What is streamed.
@@ -54,6 +86,7 @@ class StreamLoader:
         batch_size: Rows (or packs) of a batch.
         ranks: Place of this process in the run.
         num_workers: Processes that make batches ahead; 0 makes them here.
+        num_streams: Among how many streams the rows of this process are shared out; one for each worker when not given.
         drop_last: Leave out the last rows of a stream that ends if they do not fill a batch.
         options: Further options of `torch.utils.data.DataLoader`, without effect where there are no workers.
     """
@@ -66,26 +99,31 @@ class StreamLoader:
         batch_size: int,
         ranks: Ranks,
         num_workers: int = 0,
+        num_streams: int | None = None,
         drop_last: bool = False,
         **options: Any,
     ) -> None:
         self._source = source
         self._ranks = ranks
-        self.num_workers = source.resolve_workers(num_workers, ranks.world_size)
-        self._num_streams = max(1, self.num_workers)
+        self.num_streams = num_streams or max(1, source.resolve_workers(num_workers, ranks.world_size))
+        self.num_workers = find_workers(self.num_streams, num_workers)
         self._make = (collator, batch_size, drop_last)
         self._options = options
-        self._states: list[dict[str, Any] | None] = [None] * self._num_streams
-        self._progress = [0.0] * self._num_streams
-        self._tallies: list[Sequence[Mapping[str, Any]]] = [()] * self._num_streams
+        self._states: list[dict[str, Any] | None] = [None] * self.num_streams
+        self._progress = [0.0] * self.num_streams
+        self._tallies: list[Sequence[Mapping[str, Any]]] = [()] * self.num_streams
         self._num_received = 0
+        self._reached = _Reached(list(self._states), 0)
         self.workers: Sequence[BaseProcess] = ()
         """Processes that make batches, once the first was asked for."""
+
+        self.note_row: NoteRow | None = None
+        """Told by the workers which row they are at."""
 
     @property
     def num_consumers(self) -> int:
         """Consumers over all processes."""
-        return self._num_streams * self._ranks.world_size
+        return self.num_streams * self._ranks.world_size
 
     @property
     def progress(self) -> float:
@@ -101,17 +139,46 @@ class StreamLoader:
                 total.add(Tally(**values))
         return totals
 
-    def __iter__(self) -> Iterator[Batch]:
-        # Worker 0 is asked first. After going on, that is the one whose turn it was.
-        turn = self._num_received % self._num_streams
-        order = [(turn + worker) % self._num_streams for worker in range(self._num_streams)]
-        ended: set[int] = set()
-        for number, (batch, place) in enumerate(self._start(order)):
-            stream = order[number % self._num_streams]
+    def __iter__(self) -> Iterator[Batch | Failure]:
+        self.rewind()
+        return self.go_on()
+
+    def rewind(self) -> None:
+        """Go back behind the last batch that was used."""
+        self._reached = _Reached(list(self._states), self._num_received)
+
+    def limit_workers(self, most: int) -> None:
+        """Use fewer workers from the next call of `go_on`; the order of rows stays the same."""
+        self.num_workers = find_workers(self.num_streams, most)
+
+    def go_on(self) -> Iterator[Batch | Failure]:
+        """Return the batches behind the last that was fetched. Workers there were before are to be ended before.
+
+        Where one cannot be made, what went wrong comes instead of it, and nothing after it.
+
+        Raises:
+            OSError: No more processes, memory or descriptors are to be had for workers.
+        """
+        # Worker 0 is asked first. After going on, that is the one that has the stream whose turn it is.
+        turn = self._reached.received % self.num_streams
+        order = [(turn + stream) % self.num_streams for stream in range(self.num_streams)]
+        return self._deliver(self._start(order), order)
+
+    def _deliver(
+        self, made: Iterator[tuple[Batch, StreamPlace] | Failure], order: Sequence[int]
+    ) -> Iterator[Batch | Failure]:
+        reached, ended = self._reached, set[int]()
+        for stream, delivered in zip(itertools.cycle(order), made):
+            if isinstance(delivered, Failure):
+                yield delivered
+                return
+            batch, place = unpack_batch(delivered[0]), delivered[1]
+            reached.received += 1
+            reached.states[stream] = place.state
             if place.is_filler:
                 ended.add(stream)
-            if not place.is_filler or len(ended) == self._num_streams:
-                batch["stream_place"] = replace(place, stream=stream, num_received=self._num_received + number + 1)
+            if not place.is_filler or len(ended) == self.num_streams:
+                batch["stream_place"] = replace(place, stream=stream, num_received=reached.received)
                 yield batch
 
     def advance(self, batch: Batch) -> bool:
@@ -148,26 +215,39 @@ class StreamLoader:
         self._states = [None if own is None else _from_json(own) for own in state["streams"]]
         self._tallies = [() if own is None else own["tallies"] for own in self._states]
 
-    def _start(self, order: Sequence[int]) -> Iterator[tuple[Batch, StreamPlace]]:
-        first = self._ranks.rank * self._num_streams
-        tasks = [(first + stream, self._states[stream]) for stream in order]
-        batches = _StreamedBatches(self._source, self._make, tasks, self.num_consumers)
+    def _start(self, order: Sequence[int]) -> Iterator[tuple[Batch, StreamPlace] | Failure]:
+        first = self._ranks.rank * self.num_streams
+        tasks = [(first + stream, self._reached.states[stream]) for stream in order]
+        batches = _StreamedBatches(self._source, self._make, tasks, self.num_consumers, self.note_row)
+        self.workers = ()
         if not self.num_workers:
             return iter(batches)
-        loader = DataLoader(
-            batches,
-            batch_size=None,
-            num_workers=self.num_workers,
-            # Its own generator, or starting a loader would draw from the one that dropout draws from.
-            generator=torch.Generator().manual_seed(0),
-            **self._options,
-        )
+        with leave_numbers_to_us():
+            loader = DataLoader(
+                batches,
+                batch_size=None,
+                num_workers=self.num_workers,
+                # Its own generator, or starting a loader would draw from the one that dropout draws from.
+                generator=torch.Generator().manual_seed(0),
+                **self._options,
+            )
         batches_of_workers, self.workers = start_workers(loader)
         return batches_of_workers
 
 
-class _StreamedBatches(IterableDataset[tuple[Batch, StreamPlace]]):
-    """What one worker does: it takes the task of its number."""
+def find_workers(num_streams: int, most: int) -> int:
+    """Return how many workers can take turns with the streams: the largest divisor of their number up to `most`.
+
+    A loader asks its workers in turn. With as many streams for each, the one asked has the stream whose turn it is.
+
+    Example:
+        6 streams and at most 5 workers: 3, which read two streams each.
+    """
+    return max((number for number in range(1, most + 1) if num_streams % number == 0), default=0)
+
+
+class _StreamedBatches(IterableDataset[tuple[Batch, StreamPlace] | Failure]):
+    """What one worker does: it takes the tasks of its number, in turn."""
 
     def __init__(
         self,
@@ -175,29 +255,61 @@ class _StreamedBatches(IterableDataset[tuple[Batch, StreamPlace]]):
         make: tuple[Collator, int, bool],
         tasks: Sequence[tuple[int, dict[str, Any] | None]],
         num_consumers: int,
+        note_row: NoteRow | None,
     ) -> None:
         self._source = source
         self._make = make
         self._tasks = tasks
         self._num_consumers = num_consumers
+        self._note_row = note_row
 
-    def __iter__(self) -> Iterator[tuple[Batch, StreamPlace]]:
+    def __iter__(self) -> Iterator[tuple[Batch, StreamPlace] | Failure]:
         worker = get_worker_info()
-        consumer, state = self._tasks[0 if worker is None else worker.id]
-        stream = self._source.open(consumer, self._num_consumers)
+        number, of = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        note = partial(self._note_row, number) if worker is not None and self._note_row is not None else None
+        attempt = Attempt()
+
+        def note_row(row_id: int | None) -> None:
+            attempt.row = row_id
+            if note is not None:
+                note(row_id)
+
+        streams = [self._read(*task, note_row) for task in self._tasks[number::of]]
+        for stream in itertools.cycle(streams):
+            with attempt:
+                batch, place = next(stream)
+                attempt.made = (batch if worker is None else pack_batch(batch), place)
+            yield attempt.failure or attempt.made
+            if attempt.failure is not None:
+                return
+
+    def _read(
+        self, consumer: int, state: dict[str, Any] | None, note_row: Callable[[int | None], None]
+    ) -> Iterator[tuple[Batch, StreamPlace]]:
+        started = time.perf_counter()
+        stream = self._source.open(consumer, self._num_consumers, note_row)
         if state is not None:
             stream.load(state)
         collator, batch_size, drop_last = self._make
         while items := _next_items(stream, batch_size):
+            note_row(None)
             if len(items) == batch_size or not drop_last:
-                yield collator(items), _build_place(stream, is_filler=False)
+                batch = collator(items)
+                yield batch, _build_place(stream, items, started)
+                started = time.perf_counter()
         filler = _build_filler(self._source)
         while True:
-            yield collator([filler]), _build_place(stream, is_filler=True)
+            batch = collator([filler])
+            yield batch, _build_place(stream, [filler], started, is_filler=True)
+            started = time.perf_counter()
 
 
-def _build_place(stream: ExampleStream, *, is_filler: bool) -> StreamPlace:
-    return StreamPlace(stream.state(), stream.tallies, stream.progress, is_filler)
+def _build_place(
+    stream: ExampleStream, items: Sequence[Item], started: float, *, is_filler: bool = False
+) -> StreamPlace:
+    packed = pickle.dumps(items, protocol=pickle.HIGHEST_PROTOCOL)
+    seconds = time.perf_counter() - started
+    return StreamPlace(stream.state(), stream.tallies, stream.progress, is_filler, seconds, packed)
 
 
 def _next_items(stream: ExampleStream, count: int) -> list[Item]:

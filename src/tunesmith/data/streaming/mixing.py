@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunesmith.data.streaming.cursors import Position, read_shard
+from tunesmith.data.streaming.places import build_row_id
 from tunesmith.data.streaming.shards import Shard
 
 MixStrategy = Literal["concat", "interleave_under", "interleave_over", "interleave_once"]
@@ -25,6 +26,11 @@ class StreamedRow(NamedTuple):
     shard: Shard
     place: int
     values: dict[str, Any]
+
+    @property
+    def row_id(self) -> int:
+        """File and place as one number."""
+        return build_row_id(self.shard.file_number, self.place)
 
 
 @dataclass(frozen=True, slots=True)

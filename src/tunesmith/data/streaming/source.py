@@ -1,7 +1,7 @@
 """All that is streamed in a run: data sets, their shards, and the stream of each consumer."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -101,20 +101,26 @@ class StreamSource:
             first_file += len(spec.files)
         return found
 
-    def open(self, consumer: int, num_consumers: int) -> ExampleStream:
-        """Return the stream of one consumer, at its beginning."""
+    def open(self, consumer: int, num_consumers: int, note: Callable[[int], None] | None = None) -> ExampleStream:
+        """Return the stream of one consumer, at its beginning.
+
+        Args:
+            consumer: Number of the reader.
+            num_consumers: Of all processes.
+            note: Told which row is read or encoded, as it goes.
+        """
         options = self.options
         own = [deal(shards, consumer, num_consumers) for shards in self.shards(num_consumers)]
         reader = MixedReader(own, options.mixing, seed=options.seed, consumer=consumer, is_shuffled=options.is_shuffled)
         seed = (options.seed, consumer, 2) if options.is_shuffled else None
-        rows = ShuffledRows(reader, options.buffer_size, seed)
+        rows = ShuffledRows(reader, options.buffer_size, seed, note)
         packs = {
             "whole": partial(pack_whole, capacity=options.capacity),
             "cut": partial(pack_cut, capacity=options.capacity),
         }
         return ExampleStream(
             rows,
-            WindowEncoder(self.encoders),
+            WindowEncoder(self.encoders, note),
             packs.get(options.packing),
             window_rows=options.window_rows,
             num_sets=len(self.encoders),

@@ -8,12 +8,13 @@ import numpy as np
 from tunesmith.data.account import Tally, describe_dropped
 from tunesmith.data.batches import Example
 from tunesmith.data.encoding import ChunkEncoder
+from tunesmith.data.loading.attempts import Attempt
 from tunesmith.data.loading.datasets import ChunkViews, cut_piece
+from tunesmith.data.loading.encoded import EncodedChunk
 from tunesmith.data.packing import best_fit_decreasing, concatenate_and_cut
 from tunesmith.data.selection import RawChunk
 from tunesmith.data.sources import RawRow
 from tunesmith.data.streaming.mixing import StreamedRow
-from tunesmith.data.streaming.places import build_row_id
 from tunesmith.data.streaming.shuffling import ShuffledRows
 from tunesmith.errors import DataError
 
@@ -28,27 +29,49 @@ _FULL = 0.9
 
 
 class WindowEncoder:
-    """Encodes rows of several data sets that stand between each other."""
+    """Encodes rows of several data sets that stand between each other.
 
-    def __init__(self, encoders: Sequence[ChunkEncoder]) -> None:
+    Args:
+        encoders: One per data set.
+        note: Told the id of the first row of each window before it is encoded, and of each row if that fails.
+    """
+
+    def __init__(self, encoders: Sequence[ChunkEncoder], note: Callable[[int], None] | None = None) -> None:
         self._encoders = encoders
+        self._note = note or _forget
 
     def encode(self, rows: Sequence[StreamedRow]) -> tuple[list[Example], list[Tally]]:
         """Return the examples in the order of their rows, and what became of the rows of each data set."""
+        self._note(rows[0].row_id)
         by_row: dict[int, list[Example]] = {}
         tallies: list[Tally] = []
         for number, encoder in enumerate(self._encoders):
             own = [place for place, row in enumerate(rows) if row.set_number == number]
-            raw = [RawRow(rows[place].place, rows[place].shard.file, rows[place].values) for place in own]
-            chunk, tally = encoder(RawChunk(0, raw))
+            chunk, tally = self._encode_set(encoder, [rows[place] for place in own])
             views = ChunkViews(chunk, 0)
             for at in range(len(chunk)):
                 example = views.example(at)
                 place = own[example["row_id"]]
-                example["row_id"] = build_row_id(rows[place].shard.file_number, rows[place].place)
+                example["row_id"] = rows[place].row_id
                 by_row.setdefault(place, []).append(example)
             tallies.append(tally)
         return [example for place in sorted(by_row) for example in by_row[place]], tallies
+
+    def _encode_set(self, encoder: ChunkEncoder, rows: Sequence[StreamedRow]) -> tuple[EncodedChunk, Tally]:
+        raw = [RawRow(row.place, row.shard.file, row.values) for row in rows]
+        attempt = Attempt()
+        with attempt:
+            encoded: tuple[EncodedChunk, Tally] = encoder(RawChunk(0, raw))
+            return encoded
+        if attempt.failure is not None and not attempt.failure.is_final:  # one by one, to know which row it is
+            for row, one in zip(rows, raw, strict=True):
+                self._note(row.row_id)
+                encoder(RawChunk(0, [one]))
+        return encoder(RawChunk(0, raw))  # raises what it raised before
+
+
+def _forget(row_id: int) -> None:
+    """Take note of nothing."""
 
 
 def pack_whole(examples: Sequence[Example], capacity: int) -> tuple[list[list[Example]], list[Example]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import psutil
 
 from tunesmith.runtime.memory import available_memory_bytes, cpu_quota
-from tunesmith.runtime.open_files import OpenFileLimit, count_open_files, raise_open_file_limit
+from tunesmith.runtime.open_files import OpenFileLimit, count_open_files, raise_open_file_limit, read_open_file_limit
 from tunesmith.runtime.ranks import Ranks
 
 logger = logging.getLogger(__name__)
@@ -77,18 +77,29 @@ class Machine:
         """
         share = self.processors / self.processes
         # One worker is always worth a try: it is given back if the run gets no faster.
-        by_cpu = max(1, math.floor((share - demand.model_cpus) / max(demand.cpu_share, _LEAST_CPU_SHARE)))
-        per_worker = demand.worker_bytes or _ASSUMED_WORKER_BYTES
-        by_memory = math.floor(_MEMORY_SHARE * self.free_bytes / self.processes / per_worker)
+        free = (share - demand.model_cpus) / max(demand.cpu_share, _LEAST_CPU_SHARE)
+        by_cpu = max(1, math.floor(free + 0.5))  # a model that takes a hundredth of a processor leaves the whole of it
         bounds = [
             Bound(by_cpu, f"{share:.3g} processors for each process of the run"),
-            Bound(by_memory, f"{per_worker / 2**20:.0f} MiB for each worker, {self.free_bytes / 2**30:.1f} GiB free"),
+            self.memory_bound(demand.worker_bytes),
             Bound(num_batches, f"{num_batches} batches in an epoch"),
             Bound(MOST_WORKERS, "more have never helped"),
         ]
         if files is not None:
             bounds.append(files.bound())
         return min(bounds, key=lambda bound: bound.workers)
+
+    def memory_bound(self, worker_bytes: int | None) -> Bound:
+        """Return the most workers that each process has memory for.
+
+        Args:
+            worker_bytes: What one takes; assumed where it was not measured yet.
+        """
+        per_worker = worker_bytes or _ASSUMED_WORKER_BYTES
+        return Bound(
+            math.floor(_MEMORY_SHARE * self.free_bytes / self.processes / per_worker),
+            f"{per_worker / 2**20:.0f} MiB for each worker, {self.free_bytes / 2**30:.1f} GiB free",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +127,11 @@ class FileNeed:
         """Return the bound on workers in the most sparing way of sharing."""
         sparing = FileNeed(self.held, self.limit, shares_by_name=True)
         return Bound(sparing.most_workers(1), f"{self.limit.hard} open files for each process (ulimit -Hn)")
+
+
+def measure_files() -> FileNeed:
+    """Return what this process has open now, and how much it may open."""
+    return FileNeed(count_open_files(), read_open_file_limit())
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,17 @@
 import signal
 from dataclasses import dataclass
 
+from tunesmith.data.loading.attempts import Failure
 from tunesmith.errors import TrainingError
-from tunesmith.training.io.making import Failure
-from tunesmith.training.io.pipe import WorkerPipe
 from tunesmith.training.io.settings import DescribeRow
+from tunesmith.training.io.worker_group import WorkerGroup
 
 _TOO_MANY_FILES = ("Too many open files", "ancdata")
 """Words of the errors that running out of file descriptors ends in; the second is how a socket puts it."""
+
+
+_FORGIVEN_AFTER = 200
+"""Batches without trouble after which earlier trouble is no longer held against a loader."""
 
 
 class FeedError(TrainingError):
@@ -28,14 +32,55 @@ class Trouble:
     lacks_files: bool = False
     """Whether the process ran out of file descriptors."""
 
+    is_final: bool = False
+    """Whether trying again is of no use."""
+
     def render(self, decision: str) -> str:
         """Return everything, with what is done about it."""
         stack = f"\n{self.stack.rstrip()}" if self.stack else ""
-        return f"{self.what}. {decision} {self.advice}{stack}"
+        return f"{self.what}. {decision} {self.advice}".rstrip() + stack
+
+
+@dataclass(slots=True)
+class Restarts:
+    """Counts how often a loader had to be built again, and knows when that is enough."""
+
+    most: int
+    """`dataloader_restarts`."""
+
+    failures: int = 0
+    _batches_since: int = 0
+
+    def render(self) -> str:
+        """Return which attempt this is, in words."""
+        return f"attempt {self.failures} of {self.most}"
+
+    def note_batch(self) -> None:
+        """Take note of a batch that came."""
+        self._batches_since += 1
+        if self._batches_since > _FORGIVEN_AFTER:
+            self.failures = 0
+
+    def note_trouble(self, trouble: Trouble) -> None:
+        """Take note that a batch did not come.
+
+        Raises:
+            FeedError: The loader was built again as often as the policy allows, or that is of no use.
+        """
+        self.failures, self._batches_since = self.failures + 1, 0
+        if trouble.is_final:
+            raise FeedError(trouble.render("The run stops here."))
+        if self.failures > self.most:
+            times = "once" if not self.most else f"{self.most + 1} times"
+            raise FeedError(
+                trouble.render(f"It was tried {times} (dataloader_restarts is {self.most}), and the run stops here.")
+            )
 
 
 def describe_failure(failure: Failure, where: str, describe_row: DescribeRow) -> Trouble:
     """Describe an exception in the code that makes a batch."""
+    if failure.is_final:  # the message is for the user, and says where
+        return Trouble(what=failure.message.removesuffix("."), advice="", is_final=True)
     at = "" if failure.row is None else f" at {describe_index(failure.row, describe_row)}"
     message = f": {failure.message}" if failure.message else ""
     return Trouble(
@@ -46,7 +91,7 @@ def describe_failure(failure: Failure, where: str, describe_row: DescribeRow) ->
     )
 
 
-def describe_death(pipe: WorkerPipe, error: BaseException, where: str, describe_row: DescribeRow) -> Trouble:
+def describe_death(group: WorkerGroup, error: BaseException, where: str, describe_row: DescribeRow) -> Trouble:
     """Describe why a worker delivered nothing."""
     if _lacks_files(str(error)):
         return Trouble(
@@ -54,21 +99,19 @@ def describe_death(pipe: WorkerPipe, error: BaseException, where: str, describe_
             advice="Raise the limit of open files (ulimit -n).",
             lacks_files=True,
         )
-    found = pipe.find_dead()
+    found = group.find_dead()
     if found is None:
         return Trouble(what=f"The workers did not deliver {where} ({error})", advice="")
     number, worker = found
-    row = pipe.find_row(number)
+    row = group.find_row(number)
     at = "" if row is None else f" while it was making {describe_index(row, describe_row)}"
     how, advice = _explain_exit(worker.exitcode or 0)
-    return Trouble(
-        what=f"Worker {number + 1} of {pipe.settings.num_workers} (process {worker.pid}) {how}{at}", advice=advice
-    )
+    return Trouble(what=f"Worker {number + 1} of {len(group)} (process {worker.pid}) {how}{at}", advice=advice)
 
 
-def describe_silence(pipe: WorkerPipe, where: str, seconds: float, describe_row: DescribeRow) -> Trouble:
+def describe_silence(group: WorkerGroup, where: str, seconds: float, describe_row: DescribeRow) -> Trouble:
     """Describe that nothing came in time; the workers were killed for it."""
-    rows = [pipe.find_row(number) for number in range(pipe.settings.num_workers)]
+    rows = [group.find_row(number) for number in range(len(group))]
     known = [describe_index(row, describe_row) for row in rows if row is not None]
     at = f", which were at {'; '.join(known)}" if known else ""
     return Trouble(

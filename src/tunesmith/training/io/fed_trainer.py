@@ -12,6 +12,7 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 
 from tunesmith.data.batches import BOOKKEEPING_KEYS
 from tunesmith.data.loading.samplers import SequentialSampler
+from tunesmith.data.streaming.source import StreamSource
 from tunesmith.objectives.base import Mean, Objective
 from tunesmith.objectives.means import mean_tensors
 from tunesmith.runtime.ranks import Ranks
@@ -72,21 +73,29 @@ class FedTrainer(Trainer):
         """Begin the stream of the plan, if it has one; called once."""
         if self.plan.stream is None:
             return
-        self.stream = StreamFeed(
-            self.plan.stream,
+        self.stream = self.build_stream(self.plan.stream, self.plan.loading)
+        self.add_callback(StreamEpochs(self.stream))
+
+    def build_stream(self, source: StreamSource, policy: LoaderPolicy) -> StreamFeed:
+        """Return the batches of this process out of a stream, from its beginning."""
+        return StreamFeed(
+            source,
             self.data_collator,
-            self.plan.loading,
+            policy,
             batch_size=self.args.per_device_train_batch_size,
             ranks=self._ranks,
             drop_last=self.args.dataloader_drop_last,
         )
-        self.add_callback(StreamEpochs(self.stream))
 
     # -- where batches come from -------------------------------------------------------------------------------------
 
     def get_train_dataloader(self) -> Any:
         """Return this process's batches of the training set, or of the rows that are streamed."""
         if self.stream is not None:
+            batches = self.step_batches
+            self.halving = Halving(
+                lambda number: batches.batches[number]["stream_place"].load_items(), self.data_collator
+            )
             return self.stream
         if self.train_dataset is None or self.plan.sampler is None:
             raise ValueError("this trainer was made without a training set")
@@ -197,7 +206,10 @@ class FedTrainer(Trainer):
             FeedError: One could not.
         """
         place = self.args.device if self.accelerator.num_processes > 1 else torch.device("cpu")
-        if self._sum_over_processes(torch.tensor(int(failure is not None), device=place)).item():
+        feed = self.stream or self.feed
+        with nullcontext() if feed is None else feed.watching("the evaluation of the other processes"):
+            num_failures = self._sum_over_processes(torch.tensor(int(failure is not None), device=place)).item()
+        if num_failures:
             self._stop_without_batches(failure)
 
     def _stop_without_batches(self, failure: FeedError | None) -> NoReturn:
@@ -282,8 +294,9 @@ class FedTrainer(Trainer):
         except torch.OutOfMemoryError as error:
             failure = error
         else:
-            if self._copies is not None and self.feed is not None and step.number == len(step.batches):
-                self._look_ahead()
+            feed = self.stream or self.feed
+            if self._copies is not None and feed is not None and step.number == len(step.batches):
+                self._look_ahead(self._copies, feed)
             return loss
         while True:  # outside of the handler, which keeps what did not fit alive
             self._check_repeatable(number, failure)
@@ -294,14 +307,12 @@ class FedTrainer(Trainer):
             except torch.OutOfMemoryError as error:
                 failure = error
 
-    def _look_ahead(self) -> None:
+    def _look_ahead(self, copies: DeviceCopies, feed: BatchFeed | StreamFeed) -> None:
         """Fetch the next step's batches, and copy them, while the GPU works on this step's backward pass."""
-        assert self._copies is not None
-        assert self.feed is not None
         done = torch.cuda.current_stream(self.args.device).record_event()
-        self._copies.clear()
-        for batch in self.feed.look_ahead(self.args.gradient_accumulation_steps, lambda: not done.query()):
-            self._copies.start(batch)
+        copies.clear()
+        for batch in feed.look_ahead(self.args.gradient_accumulation_steps, lambda: not done.query()):
+            copies.start(batch)
 
     def _run_whole(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None) -> Tensor:
         account = self.meter.account

@@ -17,20 +17,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tunesmith.runtime.open_files import count_open_files, read_open_file_limit
 from tunesmith.runtime.ranks import Ranks
-from tunesmith.training.io.bounds import Bound, Demand, FileNeed, Machine, measure_worker_bytes, prepare_open_files
-from tunesmith.training.io.failures import FeedError, Trouble, describe_death, describe_failure, describe_silence
+from tunesmith.training.io.bounds import Bound, Demand, Machine, measure_files, measure_worker_bytes, prepare_open_files
+from tunesmith.training.io.failures import (
+    FeedError,
+    Restarts,
+    Trouble,
+    describe_death,
+    describe_failure,
+    describe_silence,
+)
 from tunesmith.training.io.making import BatchMaker, MadeBatch, RowMarks
 from tunesmith.training.io.pipe import DELIVERY_ERRORS, BatchPlan, WorkerPipe
-from tunesmith.training.io.settings import LoaderPolicy
+from tunesmith.training.io.settings import LoaderPolicy, LoaderSettings
 from tunesmith.training.io.tuner import Change, Taken, Tuner
 from tunesmith.training.io.watchdog import make_stack_folder, watch_workers
 
 logger = logging.getLogger(__name__)
-
-_FORGIVEN_AFTER = 200
-"""Batches without trouble after which earlier trouble is no longer held against the loader."""
 
 
 @dataclass(slots=True)
@@ -78,8 +81,7 @@ class BatchFeed:
         self._ahead: deque[MadeBatch] = deque()
         self._error: FeedError | None = None
         self._wanted: Change | None = None
-        self._failures = 0
-        self._since_failure = 0
+        self._restarts = Restarts(policy.max_restarts)
         self._most_workers: int | None = None
         self._is_waiting = False
         self._is_overdue = False
@@ -193,9 +195,7 @@ class BatchFeed:
         self.record.batches += 1
         self.record.made_seconds += made.seconds
         self.record.made_cpu_seconds += made.cpu_seconds
-        self._since_failure += 1
-        if self._since_failure > _FORGIVEN_AFTER:
-            self._failures = 0
+        self._restarts.note_batch()
         if self._tuner is not None and self._handed_over is not None:
             taken = Taken(now - started, now - self._handed_over, made.seconds, made.cpu_seconds)
             self._wanted = self._tuner.observe(taken) or self._wanted
@@ -248,15 +248,8 @@ class BatchFeed:
 
     def _build_pipe(self) -> WorkerPipe | None:
         """Return the workers of the settings, or fewer where open files are short; `None` if they allow none."""
-        files = prepare_open_files(
-            self.settings.num_workers, self.settings.prefetch_factor, self._ranks.local_world_size
-        )
-        if files.note is not None:
-            logger.warning("%s", files.note)
-        if files.shares_by_name:
-            share_by_name()
-        self.settings = replace(self.settings, num_workers=files.num_workers)
-        if not files.num_workers:
+        self.settings = fit_to_open_files(self.settings, self._ranks)
+        if not self.settings.num_workers:
             return None
         return WorkerPipe(
             self.dataset,
@@ -284,11 +277,11 @@ class BatchFeed:
     # -- trouble -----------------------------------------------------------------------------------------------------
 
     def _explain(self, error: BaseException, where: str) -> Trouble:
-        pipe, describe_row = self._pipes[0], self.policy.describe_row
+        group, describe_row = self._pipes[0].group, self.policy.describe_row
         if self._is_overdue:
             self._is_overdue = False
-            return describe_silence(pipe, where, self.policy.timeout_seconds or 0.0, describe_row)
-        return describe_death(pipe, error, where, describe_row)
+            return describe_silence(group, where, self.policy.timeout_seconds or 0.0, describe_row)
+        return describe_death(group, error, where, describe_row)
 
     def _recover(self, trouble: Trouble) -> None:
         """Build the loader again at the batch that did not come, or give up.
@@ -299,13 +292,7 @@ class BatchFeed:
         for pipe in self._pipes:
             pipe.kill_workers()
         self._drop_pipes()
-        self._failures, self._since_failure = self._failures + 1, 0
-        most = self.policy.max_restarts
-        if self._failures > most:
-            times = "once" if not most else f"{most + 1} times"
-            raise FeedError(
-                trouble.render(f"It was tried {times} (dataloader_restarts is {most}), and the run stops here.")
-            )
+        self._restarts.note_trouble(trouble)
         fewer = max(1, self.settings.num_workers // 2) if self.settings.num_workers else 0
         if trouble.lacks_files:
             share_by_name()
@@ -313,7 +300,7 @@ class BatchFeed:
         self._wanted, self._handed_over, self._most_workers = None, None, fewer
         if self._tuner is not None:
             self._tuner.restart(self.settings)
-        text = f"goes on at the same batch with {self.settings.render()} (attempt {self._failures} of {most})"
+        text = f"goes on at the same batch with {self.settings.render()} ({self._restarts.render()})"
         self.record.changes.append(f"{trouble.what}; it {text}.")
         logger.warning("%s", trouble.render(f"The loader {text}."))
         if fewer:
@@ -333,9 +320,8 @@ class BatchFeed:
     def find_bound(self, demand: Demand) -> Bound:
         """Return the most workers that this process may have for what is known of them."""
         measured = measure_worker_bytes(self.worker_processes)
-        files = FileNeed(count_open_files(), read_open_file_limit())
         bound = Machine.measured(self._ranks).bound(
-            replace(demand, worker_bytes=measured), num_batches=len(self._plan), files=files
+            replace(demand, worker_bytes=measured), num_batches=len(self._plan), files=measure_files()
         )
         if self._most_workers is not None and self._most_workers < bound.workers:
             return Bound(self._most_workers, "with more, one failed before")
@@ -351,6 +337,16 @@ class BatchFeed:
     def watching(self, what: str) -> AbstractContextManager[None]:
         """Report where everything is if the block takes longer than `data_timeout_seconds`."""
         return nullcontext() if self._watchdog is None else self._watchdog.watching(what)
+
+
+def fit_to_open_files(settings: LoaderSettings, ranks: Ranks) -> LoaderSettings:
+    """Raise the limit of open files as far as needed, and return settings with as many workers as it allows."""
+    files = prepare_open_files(settings.num_workers, settings.prefetch_factor, ranks.local_world_size)
+    if files.note is not None:
+        logger.warning("%s", files.note)
+    if files.shares_by_name:
+        share_by_name()
+    return replace(settings, num_workers=files.num_workers)
 
 
 def share_by_name() -> None:

@@ -4,35 +4,26 @@ import faulthandler
 import os
 import signal
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from torch.utils.data import Dataset, get_worker_info
 
+from tunesmith.data.loading.attempts import Attempt, Failure
+from tunesmith.data.loading.datasets import RowsAtOnce
+from tunesmith.data.loading.transport import pack_batch
+
 Task = tuple[int, Sequence[int]]
 """Position of a batch in its epoch, and the numbers of its rows."""
 
-NO_ROW = -(1 << 62)
+_NO_ROW = -(1 << 62)
 """Mark of a worker that is not at any row. Small negative numbers are fillers."""
 
 STACK_SIGNAL = signal.SIGUSR2 if hasattr(signal, "SIGUSR2") else None
 """On which a worker writes down where it is. Windows has no such signal."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """An exception while a batch was made, as far as it can travel between processes."""
-
-    kind: str
-    message: str
-    stack: str
-    row: int | None
-    """Number of the row in the data set; `None` where the rows were there and the batch could not be made of them."""
 
 
 class MadeBatch(NamedTuple):
@@ -50,16 +41,16 @@ class RowMarks:
     """For each worker the row that it is at, in memory that outlives it."""
 
     def __init__(self, num_workers: int) -> None:
-        self._rows = RawArray("q", [NO_ROW] * max(1, num_workers))
+        self._rows = RawArray("q", [_NO_ROW] * max(1, num_workers))
 
-    def set(self, worker: int, row: int) -> None:
-        """Note the row that a worker begins with."""
-        self._rows[worker] = row
+    def set(self, worker: int, row: int | None) -> None:
+        """Note the row that a worker begins with, or that it is at none."""
+        self._rows[worker] = _NO_ROW if row is None else row
 
     def find(self, worker: int) -> int | None:
         """Return the row that a worker was at last, if it was at one."""
         row = self._rows[worker]
-        return None if row == NO_ROW else row
+        return None if row == _NO_ROW else row
 
 
 class BatchMaker(Dataset[MadeBatch]):
@@ -73,6 +64,7 @@ class BatchMaker(Dataset[MadeBatch]):
 
     def __init__(self, dataset: Any, collator: Callable[[Any], Any], marks: RowMarks) -> None:
         self._dataset = dataset
+        self._gives_several = isinstance(dataset, RowsAtOnce)
         self._collator = collator
         self._marks = marks
 
@@ -86,41 +78,30 @@ class BatchMaker(Dataset[MadeBatch]):
         worker = get_worker_info()
         number = None if worker is None else worker.id
         started, cpu_started = time.perf_counter(), time.thread_time()
-        attempt = _Attempt()
+        attempt = Attempt()
         with attempt:
-            examples = []
-            for row in rows:
-                attempt.row = row
-                if number is not None:
-                    self._marks.set(number, row)
-                examples.append(self._dataset[row])
-            attempt.row = None
-            attempt.batch = self._collator(examples)
+            made = self._collator(self._read(rows, attempt, number))
+            attempt.made = made if number is None else pack_batch(made)
         if number is not None:
-            self._marks.set(number, NO_ROW)
+            self._marks.set(number, None)
         seconds, cpu_seconds = time.perf_counter() - started, time.thread_time() - cpu_started
-        return MadeBatch(position, attempt.batch, attempt.failure, seconds, cpu_seconds, os.getpid())
+        return MadeBatch(position, attempt.made, attempt.failure, seconds, cpu_seconds, os.getpid())
 
-
-class _Attempt:
-    """Turns an exception into a note. A data set may be anybody's code, which raises what it likes."""
-
-    def __init__(self) -> None:
-        self.row: int | None = None
-        self.batch: Any = None
-        self.failure: Failure | None = None
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        if kind is None or not issubclass(kind, Exception):
-            return False
-        stack = "".join(traceback.format_exception(kind, error, trace))
-        self.failure = Failure(kind.__name__, str(error), stack, self.row)
-        return True
+    def _read(self, rows: Sequence[int], attempt: Attempt, worker: int | None) -> list[Any]:
+        """Return rows, all at once where nobody has to know which of them it is at."""
+        if self._gives_several and worker is None:
+            together = Attempt()
+            with together:
+                found: list[Any] = self._dataset.__getitems__(rows)
+                return found
+        examples = []  # one by one: a worker may die of one, and an exception is that of one
+        for row in rows:
+            attempt.row = row
+            if worker is not None:
+                self._marks.set(worker, row)
+            examples.append(self._dataset[row])
+        attempt.row = None
+        return examples
 
 
 @dataclass(frozen=True, slots=True)

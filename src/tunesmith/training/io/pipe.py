@@ -1,6 +1,5 @@
 """A PyTorch loader that can be told to take no more batches, and that says how its workers ended."""
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -8,9 +7,11 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from tunesmith.runtime.child_signals import kill_workers, start_workers
+from tunesmith.data.loading.transport import unpack_batch
+from tunesmith.runtime.child_signals import kill_workers, leave_numbers_to_us, start_workers
 from tunesmith.training.io.making import BatchMaker, MadeBatch, RowMarks, Task, WorkerStart, take_all
 from tunesmith.training.io.settings import LoaderSettings
+from tunesmith.training.io.worker_group import WorkerGroup
 
 BatchPlan = Sequence[Sequence[int]]
 """The batches of an epoch, as lists of row numbers."""
@@ -78,9 +79,7 @@ class WorkerPipe:
         self._taps = _Taps()
         self._keeps_workers = keeps_workers
         self._iterator: Any = None
-        with warnings.catch_warnings():
-            # PyTorch advises against more workers than processors, which workers that wait for a network need not be.
-            warnings.filterwarnings("ignore", message="This DataLoader will create")
+        with leave_numbers_to_us():
             self._loader: DataLoader[MadeBatch] = DataLoader(
                 BatchMaker(dataset, collator, self._marks),
                 batch_sampler=self._taps,  # type: ignore[arg-type]  # any iterable will do
@@ -102,9 +101,7 @@ class WorkerPipe:
     def start(self, plan: BatchPlan, position: int) -> None:
         """Begin with the batches of a plan from a position on; what is left of an earlier plan is thrown away."""
         self._taps.current = Tap(plan, position)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="This DataLoader will create")
-            self._iterator, started = start_workers(self._loader)
+        self._iterator, started = start_workers(self._loader)
         self.workers = started or self.workers
 
     def take(self) -> MadeBatch:
@@ -115,19 +112,12 @@ class WorkerPipe:
             RuntimeError: A worker is gone (or one of the other `DELIVERY_ERRORS`).
         """
         made: MadeBatch = next(self._iterator)
-        return made
+        return made._replace(batch=unpack_batch(made.batch))
 
-    def find_dead(self) -> tuple[int, BaseProcess] | None:
-        """Return the first worker that ended although nobody asked it to, with its number."""
-        for number, worker in enumerate(self.workers):
-            worker.join(timeout=0)
-            if worker.exitcode is not None:
-                return number, worker
-        return None
-
-    def find_row(self, worker: int) -> int | None:
-        """Return the row that a worker was making last."""
-        return self._marks.find(worker)
+    @property
+    def group(self) -> WorkerGroup:
+        """The workers, and what they are at."""
+        return WorkerGroup(self.workers, self._marks)
 
     def kill_workers(self) -> None:
         """End the workers at once, whatever they are stuck in."""

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from tunesmith.runtime.open_files import count_open_files, read_open_file_limit
 from tunesmith.runtime.ranks import Ranks
-from tunesmith.training.io.bounds import Demand, FileNeed, Machine, plan_open_files
+from tunesmith.training.io.bounds import Demand, Machine, measure_files, plan_open_files
 from tunesmith.training.io.settings import LoaderPolicy
 from tunesmith.training.io.token_batches import TokenBatches
 
@@ -17,7 +16,7 @@ def render_loading(policy: LoaderPolicy, ranks: Ranks, num_batches: int) -> str:
         ranks: Of this process.
         num_batches: Micro-batches of an epoch on this process.
     """
-    need = FileNeed(count_open_files(), read_open_file_limit())
+    need = measure_files()
     if policy.tunes_workers:
         bound = Machine.measured(ranks).bound(Demand(), num_batches=num_batches, files=need)
         return (
@@ -33,10 +32,16 @@ def render_loading(policy: LoaderPolicy, ranks: Ranks, num_batches: int) -> str:
 def find_loading_notes(policy: LoaderPolicy, ranks: Ranks, batches: TokenBatches | None) -> Iterator[str]:
     """Yield what has to be done about open files, and what a budget of tokens comes to."""
     if policy.start.num_workers:
-        need = FileNeed(count_open_files(), read_open_file_limit())
+        need = measure_files()
         files = plan_open_files(policy.start.num_workers, policy.start.prefetch_factor, ranks.local_world_size, need)
         if files.note is not None:
             yield files.note
+        memory = Machine.measured(ranks).memory_bound(None)
+        if policy.start.num_workers > memory.workers:
+            yield (
+                f"{policy.start.num_workers} workers may be too many for the memory: {memory.reason}. They are started "
+                "as asked for; where the system ends one, fewer go on."
+            )
     if batches is not None and batches.num_over_budget:
         yield (
             f"{batches.num_over_budget:,} rows are longer than `tokens_per_device_batch` and make micro-batches of "

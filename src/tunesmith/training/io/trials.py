@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 import torch
@@ -19,16 +19,40 @@ from tunesmith.training.loaders import EpochBatches, EpochLoader, build_loader
 _GOOD_ENOUGH = 0.97
 """Share of the best rate from which on the setting with the fewest workers is preferred."""
 
-_WARM_UP = 2
+WARM_UP = 2
 """Batches that start workers and warm caches, and are not measured."""
 
 Model = Callable[[Any], None]
 """Takes a batch and the time that the model would take for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class DataPath:
+class Feed(Protocol):
+    """What has the workers of a loader."""
+
+    @property
+    def worker_processes(self) -> list[int]:
+        """Numbers of the worker processes there are."""
+        ...
+
+    def close(self) -> None:
+        """Let all workers go."""
+        ...
+
+
+class DataPath(Protocol):
     """Everything between the rows of a run and its batches."""
+
+    def open(self, settings: LoaderSettings) -> tuple[Iterator[Any], Feed]:
+        """Return batches without end, made with these settings, and what has the workers.
+
+        At the first trouble a `FeedError` is raised.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRows:
+    """The way of prepared rows into batches."""
 
     dataset: Any
     collator: Callable[[Any], Any]
@@ -38,10 +62,16 @@ class DataPath:
 
     ranks: Ranks = Ranks()  # noqa: RUF009 - frozen
 
-    def load(self, settings: LoaderSettings) -> EpochLoader:
-        """Return a loader with these settings that gives up at the first trouble."""
-        policy = replace(self.policy, start=settings, tunes_workers=False, tunes_prefetch=False, max_restarts=0)
-        return build_loader(self.dataset, self.collator, self.build_batches(), policy=policy, ranks=self.ranks)
+    def open(self, settings: LoaderSettings) -> tuple[Iterator[Any], Feed]:
+        """Return the batches of one epoch after another: small sets are over before they are measured."""
+        policy = fix_policy(self.policy, settings)
+        loader = build_loader(self.dataset, self.collator, self.build_batches(), policy=policy, ranks=self.ranks)
+        return _endless(loader), loader.feed
+
+
+def fix_policy(policy: LoaderPolicy, settings: LoaderSettings) -> LoaderPolicy:
+    """Return a policy that keeps to these settings and gives up at the first trouble."""
+    return replace(policy, start=settings, tunes_workers=False, tunes_prefetch=False, max_restarts=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +99,19 @@ class Trial:
         return asdict(self)
 
 
+def list_settings(workers: Sequence[int], prefetch: Sequence[int]) -> list[LoaderSettings]:
+    """Return every combination; without workers the number of batches ahead means nothing and is not varied."""
+    return [LoaderSettings(number, ahead) for number in workers for ahead in (prefetch if number else prefetch[:1])]
+
+
 def measure_grid(
-    path: DataPath,
-    model: Model,
-    *,
-    workers: Sequence[int],
-    prefetch: Sequence[int],
-    num_batches: int,
-    repeats: int,
+    path: DataPath, model: Model, grid: Sequence[LoaderSettings], *, num_batches: int, repeats: int
 ) -> Iterator[Trial]:
-    """Measure every combination; without workers the number of batches ahead means nothing and is not varied.
+    """Measure every setting.
 
     The repeats of a setting do not follow each other at once: what else the machine does for a while then falls on all
     settings alike.
     """
-    grid = [LoaderSettings(number, ahead) for number in workers for ahead in (prefetch if number else prefetch[:1])]
     rounds = [[_measure_once(path, settings, model, num_batches) for settings in grid] for _ in range(repeats)]
     for settings, *measured in zip(grid, *rounds, strict=True):
         yield _summarize(settings, measured)
@@ -99,10 +127,9 @@ class _Measured:
 
 
 def _measure_once(path: DataPath, settings: LoaderSettings, model: Model, num_batches: int) -> _Measured:
-    loader = path.load(settings)
+    batches, feed = path.open(settings)
     try:
-        batches = _endless(loader)
-        for batch in itertools.islice(batches, _WARM_UP):
+        for batch in itertools.islice(batches, WARM_UP):
             model(batch)
         waited, cpu = 0.0, _cpu_seconds()
         begin = time.perf_counter()
@@ -116,16 +143,15 @@ def _measure_once(path: DataPath, settings: LoaderSettings, model: Model, num_ba
             rate=num_batches / seconds,
             wait_share=waited / seconds,
             cpu_percent=100 * (_cpu_seconds() - cpu) / seconds,
-            worker_bytes=(measure_worker_bytes(loader.feed.worker_processes) or 0) * settings.num_workers,
+            worker_bytes=(measure_worker_bytes(feed.worker_processes) or 0) * settings.num_workers,
         )
     except FeedError as error:
         return _Measured(trouble=str(error))
     finally:
-        loader.feed.close()
+        feed.close()
 
 
 def _endless(loader: EpochLoader) -> Iterator[Any]:
-    """Give the batches of one epoch after another: small sets are over before they are measured."""
     for epoch in itertools.count():
         loader.set_epoch(epoch)
         yield from loader

@@ -1,7 +1,8 @@
 """`tunesmith tune io`: the data of a run, the speed of its model, and settings of the loader measured against both."""
 
 import itertools
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,14 +20,37 @@ from tunesmith.runtime.optional import require
 from tunesmith.training.assembly import RunParts, assemble_trainer
 from tunesmith.training.io.batch_size import begin_small
 from tunesmith.training.io.settings import LoaderSettings
-from tunesmith.training.io.trials import DataPath, Model, StandIn, Trial, choose_trial, measure_grid, render_yaml
+from tunesmith.training.io.trials import (
+    WARM_UP,
+    DataPath,
+    Feed,
+    Model,
+    PreparedRows,
+    StandIn,
+    Trial,
+    choose_trial,
+    fix_policy,
+    list_settings,
+    measure_grid,
+    render_yaml,
+)
 from tunesmith.training.loaders import EpochBatches
+from tunesmith.training.monitoring.closing import render_minutes
 from tunesmith.training.monitoring.log import LOG_FILE, read_log
 from tunesmith.training.run import prepare_parts
 from tunesmith.training.trainer import ObjectiveTrainer
 
+logger = logging.getLogger(__name__)
+
 _MEASURED_BATCHES = 4
+_FEWEST_BATCHES = 6
+_MOST_BATCHES = 30
+_MEASURED_SECONDS = 6.0
+"""What the batches of a repeat take the model where nobody says how many they are: machines are noisy below that."""
+
 _MOST_WORKERS_BY_DEFAULT = 8
+_BLOCK_ROWS = 64
+"""Rows of a stream that are read, and encoded, together while it is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +65,9 @@ class TuningOptions:
 
     workers: Sequence[int] | None = None
     prefetch: Sequence[int] = (2, 4)
-    num_batches: int = 30
+    num_batches: int | None = None
+    """Of each repeat; as many as the model takes a few seconds for where it is not given."""
+
     repeats: int = 3
 
 
@@ -101,14 +127,8 @@ def tune_io(config: RunConfig, options: TuningOptions) -> TuningReport:
     """Measure how the loader of a run should be set.
 
     Raises:
-        ConfigError: The rows of the run are streamed.
         DataError: The run has no rows to train on.
     """
-    if config.data.streaming:
-        raise ConfigError(
-            "`tunesmith tune io` measures how prepared rows are loaded, and `streaming: true` reads rows as they come. "
-            "Measure without it, or compare the `data_wait_share` of short runs with different dataloader_num_workers."
-        )
     with TemporaryDirectory(prefix="tunesmith-tune-") as folder:
         # Trainer makes its folder; that of the run is not touched.
         training = replace(config.training, output_dir=folder)
@@ -117,36 +137,76 @@ def tune_io(config: RunConfig, options: TuningOptions) -> TuningReport:
 
 
 def _tune(parts: RunParts, options: TuningOptions, output_dir: Path) -> TuningReport:
-    if parts.data.train is None:
+    stream = parts.data.stream
+    if parts.data.train is None and stream is None:
         raise DataError("There is nothing to load: the run names no `dataset` to train on.")
     trainer = assemble_trainer(parts, None).trainer
     path = data_path(trainer)
-    model, words = _choose_model(trainer, path, options, output_dir)
+    model, seconds, words = _choose_model(trainer, path, options, output_dir)
     workers = default_workers() if options.workers is None else options.workers
-    trials = measure_grid(
-        path,
-        model,
-        workers=workers,
-        prefetch=options.prefetch,
-        num_batches=options.num_batches,
-        repeats=options.repeats,
+    if stream is not None:
+        most = stream.most_workers(parts.ranks.world_size)
+        limit = f"they come in parts for {most} worker{'' if most == 1 else 's'} at most"
+        if min(workers) > most:
+            raise ConfigError(f"--workers asks for {min(workers)} or more, and the rows are streamed: {limit}.")
+        workers = [number for number in workers if number <= most]
+        words += f", rows streamed in blocks of {_BLOCK_ROWS}; {limit}"
+    grid = list_settings(workers, options.prefetch)
+    num_batches = options.num_batches or _enough_batches(seconds)
+    logger.info(
+        "Measuring %d settings of the loader %d times, with %d batches each: %s at least.",
+        len(grid),
+        options.repeats,
+        num_batches,
+        render_minutes(len(grid) * options.repeats * (num_batches + WARM_UP) * seconds),
     )
+    trials = measure_grid(path, model, grid, num_batches=num_batches, repeats=options.repeats)
     return TuningReport(tuple(trials), words)
+
+
+def _enough_batches(seconds: float) -> int:
+    """Return how many batches to measure with a model that takes so long for one."""
+    return max(_FEWEST_BATCHES, min(_MOST_BATCHES, round(_MEASURED_SECONDS / max(seconds, 1e-3))))
 
 
 def data_path(trainer: ObjectiveTrainer) -> DataPath:
     """Return the way of a trainer's rows into its batches."""
+    if trainer.stream is not None:
+        return StreamedRows(trainer)
 
     def build_batches() -> EpochBatches:
         batches: EpochBatches = trainer.get_train_dataloader().batches
         return batches
 
-    return DataPath(
+    return PreparedRows(
         trainer.train_dataset,
         trainer.data_collator,
         build_batches,
         trainer.get_train_dataloader().feed.policy,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedRows:
+    """The way of rows into batches that are read as they come.
+
+    Blocks of rows are small here, so that a few batches show what reading and encoding costs. In a run that cost comes
+    with each new block and window.
+    """
+
+    trainer: ObjectiveTrainer
+
+    def open(self, settings: LoaderSettings) -> tuple[Iterator[Any], Feed]:
+        """Return the batches of the stream from its beginning."""
+        source, policy = self.trainer.plan.stream, self.trainer.plan.loading
+        assert source is not None
+        small = replace(
+            source.options, buffer_size=_BLOCK_ROWS, window_rows=min(_BLOCK_ROWS, source.options.window_rows)
+        )
+        feed = self.trainer.build_stream(
+            replace(source, options=replace(small, epochs=None)), fix_policy(policy, settings)
+        )
+        return iter(feed), feed
 
 
 def default_workers() -> list[int]:
@@ -158,16 +218,19 @@ def default_workers() -> list[int]:
 
 def _choose_model(
     trainer: ObjectiveTrainer, path: DataPath, options: TuningOptions, output_dir: Path
-) -> tuple[Model, str]:
+) -> tuple[Model, float, str]:
+    """Return what takes the time of the model, how long that is for a batch, and what it is in words."""
     if options.uses_model:
-        return run_model(trainer), "the model itself, forwards and backwards"
+        model = run_model(trainer)
+        return model, measure_model(model, path), "the model itself, forwards and backwards"
     seconds, source = options.step_seconds, "as given"
     if seconds is None:
         seconds, source = find_logged_seconds(output_dir, trainer.args.gradient_accumulation_steps), "from its log"
     if seconds is None:
         seconds, source = measure_model(run_model(trainer), path), "measured"
     computes = trainer.args.device.type == "cpu"
-    return StandIn(seconds, computes=computes), f"a model that takes {seconds * 1000:.4g} ms a micro-batch ({source})"
+    words = f"a model that takes {seconds * 1000:.4g} ms a micro-batch ({source})"
+    return StandIn(seconds, computes=computes), seconds, words
 
 
 def run_model(trainer: ObjectiveTrainer) -> Model:
@@ -186,9 +249,9 @@ def run_model(trainer: ObjectiveTrainer) -> Model:
 def measure_model(model: Model, path: DataPath) -> float:
     """Return the seconds that a model takes for a batch, median without the first."""
     seconds = []
-    loader = path.load(LoaderSettings())
-    with closing(loader.feed):
-        for batch in itertools.islice(loader, _MEASURED_BATCHES):
+    batches, feed = path.open(LoaderSettings())
+    with closing(feed):
+        for batch in itertools.islice(batches, _MEASURED_BATCHES):
             begin = perf_counter()
             model(batch)
             seconds.append(perf_counter() - begin)

@@ -1,11 +1,14 @@
 """The words at the end of a run about whether its data came in time, and what would help."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tunesmith.training.io.bounds import Demand
 from tunesmith.training.io.feed import BatchFeed
 from tunesmith.training.io.tuner import HEADROOM, TARGET_WAIT
 from tunesmith.training.monitoring.account import DATA, PhaseTimes
+from tunesmith.training.streaming import StreamFeed
 
 
 def render_feeding(times: PhaseTimes, feed: BatchFeed, process: int = 0) -> str:
@@ -16,25 +19,66 @@ def render_feeding(times: PhaseTimes, feed: BatchFeed, process: int = 0) -> str:
         feed: Of this process.
         process: Number of this process.
     """
-    parts = [_waiting(times)]
+    record, workers = feed.record, feed.settings.num_workers
     own = times.seconds[process]
-    record, settings = feed.record, feed.settings
-    model_seconds = sum(own) - own[DATA]
-    if record.batches and record.made_seconds > 0 and model_seconds > 0:
-        made, taken = record.batches / record.made_seconds, record.batches / model_seconds
-        parts.append(
-            f"the loader makes {made * max(1, settings.num_workers):.3g} batches/s and the model takes {taken:.3g}"
-        )
-        parts.append(f"workers were {settings.num_workers}{_chosen(feed)}")
-        needed = math.ceil(taken / made * HEADROOM)
-        if own[DATA] / sum(own) > TARGET_WAIT and needed > settings.num_workers:
-            parts.append(_advise(feed, needed))
+    rates = _Rates.find(own, record.batches, record.made_seconds)
+    if rates is None:
+        return f"{_waiting(times)}."
+    parts = [_waiting(times), f"the loader {rates.render(workers)}", f"workers were {workers}{_chosen(feed)}"]
+    if rates.is_short(own, workers):
+        parts.append(_advise(feed, rates.needed))
     return f"{'; '.join(parts)}."
 
 
-def render_streaming(times: PhaseTimes, num_workers: int) -> str:
-    """Return a sentence about the time that a run waited for rows that it read on the way."""
-    return f"{_waiting(times)}; workers were {num_workers}."
+def render_streaming(times: PhaseTimes, feed: StreamFeed, process: int = 0) -> str:
+    """Return a sentence about the time that a run waited for rows that it read on the way.
+
+    Args:
+        times: Of the whole run.
+        feed: Of this process.
+        process: Number of this process.
+    """
+    own, workers = times.seconds[process], feed.loader.num_workers
+    rates = _Rates.find(own, feed.num_made, feed.made_seconds)
+    if rates is None:
+        return f"{_waiting(times)}."
+    parts = [_waiting(times), f"the stream {rates.render(workers)}", f"workers were {workers}"]
+    if rates.is_short(own, workers):
+        has_parts = rates.needed <= feed.most_workers
+        parts.append(
+            f"with {rates.needed} it would keep up, where there are processors for them"
+            if has_parts
+            else f"it would take {rates.needed} to keep up, and the rows come in parts for {feed.most_workers}"
+        )
+    return f"{'; '.join(parts)}."
+
+
+@dataclass(frozen=True, slots=True)
+class _Rates:
+    """Batches a second: of one maker, and of the model."""
+
+    made: float
+    taken: float
+
+    @classmethod
+    def find(cls, own: Sequence[float], batches: int, made_seconds: float) -> "_Rates | None":
+        """Return the rates of a process; `None` where nothing was made or taken."""
+        model_seconds = sum(own) - own[DATA]
+        if not batches or made_seconds <= 0 or model_seconds <= 0:
+            return None
+        return cls(batches / made_seconds, batches / model_seconds)
+
+    def render(self, workers: int) -> str:
+        return f"makes {self.made * max(1, workers):.3g} batches/s and the model takes {self.taken:.3g}"
+
+    @property
+    def needed(self) -> int:
+        """Workers that would keep up."""
+        return math.ceil(self.taken / self.made * HEADROOM)
+
+    def is_short(self, own: Sequence[float], workers: int) -> bool:
+        """Return whether the process waited, and more workers would help."""
+        return own[DATA] / sum(own) > TARGET_WAIT and self.needed > workers
 
 
 def _waiting(times: PhaseTimes) -> str:

@@ -18,7 +18,8 @@ def run_file(tmp_path_factory):
 def test_the_table_and_the_lines_to_paste_are_printed(run_file, capsys):
     words = ["tune", "io", str(run_file), "--workers", "0", "--batches", "3", "--repeats", "1"]
     assert main([*words, "--step-seconds", "0.001"]) == 0
-    text = capsys.readouterr().out
+    text, told = capsys.readouterr()
+    assert "Measuring 1 settings of the loader 1 times, with 3 batches each: 0.0s at least." in told
     assert "Measured against a model that takes 1 ms a micro-batch (as given)." in text
     assert "<- recommended" in text
     assert text.rstrip().endswith("dataloader_num_workers: 0")
@@ -63,7 +64,25 @@ def test_mistakes_are_refused(words, message, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_rows_that_are_streamed_are_not_measured(run_file, capsys):
-    words = ["tune", "io", str(run_file), "streaming=true", "max_steps=2"]
-    assert main(words) == 2
-    assert "measures how prepared rows are loaded" in capsys.readouterr().err
+def test_rows_that_are_streamed_are_measured_as_they_come(run_file, capsys):
+    words = ["tune", "io", str(run_file), "streaming=true", "max_steps=2", "num_train_epochs=1"]
+    words += ["--batches=30", "--repeats=1", "--step-seconds=0.001"]
+    # One file of JSON has to be read from its start, so there is no use in a second worker.
+    assert main([*words, "--workers=0,2"]) == 0
+    text = capsys.readouterr().out
+    assert "rows streamed in blocks of 64; they come in parts for 1 worker at most" in text
+    assert text.rstrip().endswith("dataloader_num_workers: 0")
+    assert main([*words, "--workers=2"]) == 2
+    assert (
+        "--workers asks for 2 or more, and the rows are streamed: they come in parts for 1 worker at most"
+        in capsys.readouterr().err
+    )
+
+
+@pytest.mark.processes
+def test_workers_of_a_stream_are_measured(run_file, capsys):
+    words = ["tune", "io", str(run_file), "streaming=true", "max_steps=2", "--workers=1", "--prefetch=2"]
+    assert main([*words, "--batches=3", "--repeats=1", "--step-seconds=0.001", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["recommended"]["num_workers"] == 1
+    assert report["recommended"]["worker_bytes"] > 0

@@ -7,7 +7,8 @@ import pytest
 from tests.unit.data.streaming.files import rows_of, text_spec, write_file
 from tests.unit.data.streaming.sources import text_source
 from tunesmith.data.collators import build_collator
-from tunesmith.data.streaming.loader import StreamLoader
+from tunesmith.data.loading.attempts import Failure
+from tunesmith.data.streaming.loader import StreamLoader, find_workers
 from tunesmith.errors import CheckpointError
 from tunesmith.runtime.ranks import Ranks
 
@@ -170,3 +171,77 @@ def test_what_was_fetched_and_not_used_comes_again(spec):
     first = take(loader, 2)
     list(islice(loader, 7))
     assert first + take(loader, 3) == take(loader_of(text_source(spec)), 5)
+
+
+@pytest.mark.parametrize(("streams", "most", "workers"), [(6, 5, 3), (6, 6, 6), (4, 3, 2), (3, 2, 1), (5, 0, 0)])
+def test_every_worker_has_as_many_streams(streams, most, workers):
+    assert find_workers(streams, most) == workers
+
+
+def ids_of(batches):
+    return [batch["row_ids"].tolist() for batch in batches]
+
+
+def test_streams_have_the_same_rows_whoever_reads_them(spec):
+    source = text_source(spec)
+    apart = [list(islice(source.open(number, 4), 12)) for number in range(4)]
+    together = ids_of(islice(loader_of(source, num_streams=4), 24))
+    expected = [
+        [example["row_id"] for example in apart[turn % 4][2 * (turn // 4) : 2 * (turn // 4) + 2]] for turn in range(24)
+    ]
+    assert together == expected
+
+
+@pytest.mark.processes
+def test_fewer_workers_go_on_behind_what_was_fetched(spec):
+    source = text_source(spec)
+    whole = ids_of(islice(loader_of(source, num_streams=4), 20))
+    loader = loader_of(source, num_streams=4)
+    fetched = ids_of(islice(loader, 7))  # none of it is used
+    loader.limit_workers(2)
+    batches = loader.go_on()
+    fetched += ids_of(islice(batches, 6))
+    assert len(loader.workers) == 2
+    del batches
+    loader.limit_workers(0)
+    fetched += ids_of(islice(loader.go_on(), 7))
+    assert fetched == whole
+    assert ids_of(islice(loader, 3)) == whole[:3]
+
+
+def test_what_went_wrong_comes_instead_of_the_batch_and_is_the_end(spec):
+    def refuse(items):
+        if len(refused) == 2:
+            raise ValueError("the picture is broken")
+        refused.append(items)
+        return COLLATE(items)
+
+    refused = []
+    loader = StreamLoader(text_source(spec), refuse, batch_size=2, ranks=Ranks())
+    *batches, failure = loader
+    assert len(batches) == 2
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.message, failure.row, failure.is_final) == (
+        "ValueError",
+        "the picture is broken",
+        None,
+        False,
+    )
+    assert "in refuse" in failure.stack
+
+
+def test_a_row_that_cannot_be_encoded_is_found_among_those_of_its_window(spec, monkeypatch):
+    source = text_source(spec, is_shuffled=False, window_rows=4)
+    rows, broken = source.peek(9), rows_of(9)[6]["text"]
+    encoder = type(source.encoders[0])
+    encode = encoder.__call__
+    monkeypatch.setattr(encoder, "__call__", lambda own, chunk: encode(own, check(chunk)))
+
+    def check(chunk):
+        if any(row.values["text"] == broken for row in chunk.rows):
+            raise ValueError("no such text")
+        return chunk
+
+    failure = next(item for item in loader_of(source) if isinstance(item, Failure))
+    assert failure.row == rows[6]["row_id"]
+    assert source.describe_row(failure.row).endswith("line 7")

@@ -28,6 +28,8 @@ def bound(processors=8.0, free=64 * GIB, processes=1, num_batches=1000, files=No
     [
         ({}, 8, "8 processors"),
         ({"model_cpus": 2.0}, 6, "processors"),
+        ({"processors": 2.0, "model_cpus": 0.01}, 2, "processors"),
+        ({"processors": 2.0, "model_cpus": 0.6}, 1, "processors"),
         ({"processes": 4}, 2, "2 processors"),
         ({"processors": 2.0, "model_cpus": 2.0}, 1, "processors"),  # one is worth a try
         ({"processors": 2.0, "cpu_share": 0.1}, 20, "processors"),  # workers that wait for the network

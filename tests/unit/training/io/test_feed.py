@@ -5,8 +5,7 @@ import pytest
 
 from tests.unit.training.io.sources import Rows, die, feed_of, hang, plan_of, refuse
 from tunesmith.runtime.open_files import OpenFileLimit
-from tunesmith.training.io import bounds
-from tunesmith.training.io import feed as feed_module
+from tunesmith.training.io import bounds, failures
 from tunesmith.training.io.bounds import Demand
 from tunesmith.training.io.failures import FeedError
 from tunesmith.training.io.pipe import WorkerPipe
@@ -129,7 +128,7 @@ def test_an_exception_that_passes_is_got_over_at_the_same_batch(opened, tmp_path
 
 
 def test_trouble_long_ago_is_forgiven(opened, tmp_path, monkeypatch):
-    monkeypatch.setattr(feed_module, "_FORGIVEN_AFTER", 3)
+    monkeypatch.setattr(failures, "_FORGIVEN_AFTER", 3)
     rows = Rows(num_rows=80, trouble=dict.fromkeys((2, 22, 42, 62), refuse), flags=tmp_path)
     feed = opened(rows, num_batches=40, max_restarts=1)
     assert take_all(feed, 40) == plan_of(40)

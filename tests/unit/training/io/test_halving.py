@@ -6,6 +6,8 @@ import torch
 from tests.tiny.models import tiny_model
 from tests.tiny.preferences import FixedReference, tiny_objective, uneven_pairs
 from tests.tiny.training import largest_difference, tiny_trainer, uneven_rows, weights
+from tests.unit.data.streaming.files import rows_of, text_spec, write_file
+from tests.unit.data.streaming.sources import text_source
 from tunesmith.config.training import TrainingConfig
 from tunesmith.data.collators import build_collator
 from tunesmith.errors import TrainingError
@@ -71,6 +73,16 @@ def test_a_step_that_does_not_fit_is_done_in_parts_with_the_same_gradient(tmp_pa
     assert losses == pytest.approx(whole_losses, rel=1e-5)
     assert "it is done in 2 parts, with the same rows and the same gradient" in caplog.text
     assert trainer.state.global_step == 2
+
+
+def test_steps_of_a_stream_are_done_in_parts_as_well(tmp_path):
+    spec = text_spec(write_file(tmp_path / "a.jsonl", rows_of(40), kind=".jsonl"))
+    options = {"plan": {"stream": text_source(spec)}, "max_steps": 2}
+    _, expected, whole_losses = train(tmp_path / "whole", uneven_rows(4), **options)
+    trainer, found, losses = train(tmp_path / "parts", uneven_rows(4), largest=60, **options)
+    assert trainer.objective.failures > 0
+    assert largest_difference(expected, found) < 1e-6
+    assert losses == pytest.approx(whole_losses, rel=1e-5)
 
 
 @pytest.mark.parametrize("where", ["forward", "backward"])

@@ -5,13 +5,21 @@ import pytest
 from tests.unit.training.io.sources import Rows, ids_of, refuse
 from tunesmith.data.loading.samplers import SequentialSampler
 from tunesmith.runtime.ranks import Ranks
-from tunesmith.training.io.trials import DataPath, StandIn, Trial, choose_trial, measure_grid, render_yaml
-from tunesmith.training.io.tuning import TuningReport, default_workers, draw_trials
+from tunesmith.training.io.trials import (
+    PreparedRows,
+    StandIn,
+    Trial,
+    choose_trial,
+    list_settings,
+    measure_grid,
+    render_yaml,
+)
+from tunesmith.training.io.tuning import TuningReport, _enough_batches, default_workers, draw_trials
 from tunesmith.training.loaders import ProcessBatches
 
 
 def path_of(rows):
-    return DataPath(rows, ids_of, lambda: ProcessBatches(SequentialSampler(len(rows)), 2, Ranks()))
+    return PreparedRows(rows, ids_of, lambda: ProcessBatches(SequentialSampler(len(rows)), 2, Ranks()))
 
 
 def trial(workers, rate, prefetch=2, **fields):
@@ -21,10 +29,13 @@ def trial(workers, rate, prefetch=2, **fields):
 def grid(rows, seconds=0.0, workers=(0,), prefetch=(2,), num_batches=6, repeats=1):
     return list(
         measure_grid(
-            path_of(rows), StandIn(seconds, computes=False),
-            workers=workers, prefetch=prefetch, num_batches=num_batches, repeats=repeats,
+            path_of(rows),
+            StandIn(seconds, computes=False),
+            list_settings(workers, prefetch),
+            num_batches=num_batches,
+            repeats=repeats,
         )
-    )  # fmt: skip
+    )
 
 
 def test_rate_and_waiting_are_measured():
@@ -88,6 +99,11 @@ def test_nothing_is_recommended_where_everything_crashed():
     report = TuningReport((trial(0, 0.0, crashes=1, trouble="broken"),), "a model")
     assert "nothing can be recommended" in report.render()
     assert report.to_dict()["recommended"] is None
+
+
+@pytest.mark.parametrize(("seconds", "batches"), [(0.0, 30), (0.01, 30), (0.3, 20), (5.0, 6)])
+def test_a_slow_model_is_measured_on_fewer_batches(seconds, batches):
+    assert _enough_batches(seconds) == batches
 
 
 def test_numbers_of_workers_double_from_none():
