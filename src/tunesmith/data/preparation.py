@@ -26,6 +26,7 @@ from tunesmith.data.requested import resolve_requested
 from tunesmith.data.selection import RawChunk, select_chunks
 from tunesmith.data.sources import DatasetSpec
 from tunesmith.data.tokenization import EncodingOptions, build_encoder
+from tunesmith.data.tokenization.completions import SAME, SAME_CUT
 from tunesmith.data.tokenization.truncation import TOO_LONG
 from tunesmith.data.worker_choice import over_helpful_workers
 from tunesmith.data.workers import over_workers
@@ -198,6 +199,12 @@ def _remedy(tally: Tally) -> str:
     reason = max(tally.dropped, key=lambda name: tally.dropped[name])
     if reason == TOO_LONG.reason:
         return "Raise cutoff_len, or shorten the system message."
+    if reason == SAME.reason:
+        return (
+            "A pair teaches by its difference: take rows whose completions differ, or check which columns they are in."
+        )
+    if reason == SAME_CUT.reason:
+        return "Raise cutoff_len, so that what the completions differ in is not cut off."
     if reason.startswith("the chat template"):
         return "Choose another template, or leave out what this one cannot print."
     return "Set formatting and columns of the data set in dataset_info to what its rows hold, or choose another stage."

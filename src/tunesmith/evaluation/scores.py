@@ -11,6 +11,7 @@ from tunesmith.config.objective import PAIR_STAGES
 from tunesmith.data.batches import PairExample
 from tunesmith.data.collators.completions import split_pair
 from tunesmith.data.formats.registry import build_format
+from tunesmith.data.preparation import check_has_rows
 from tunesmith.data.progress import RowProgress
 from tunesmith.data.records import Dropped, Record
 from tunesmith.data.selection import select_chunks
@@ -59,10 +60,11 @@ def resolve_score_rows(config: RunConfig, name: str) -> DatasetSpec:
         name: A file or folder, or a data set of the catalogue.
 
     Raises:
-        DataError: There is no such thing, or its columns say nothing about its format.
+        DataError: There is no such thing, it has no rows, or its columns say nothing about its format.
     """
     spec = load_catalog(config.data).resolve(name)
     first = peek_rows(spec.files)
+    check_has_rows(spec, bool(first))
     is_pair = bool(first) and {spec.columns.chosen, spec.columns.rejected} <= set(first[0].values)
     return replace(spec, ranking=is_pair or spec.ranking, max_rows=config.data.max_samples_of(0))
 

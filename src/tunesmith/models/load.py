@@ -41,7 +41,7 @@ from tunesmith.models.quantization import Quantization, dequantize_checked, reso
 from tunesmith.models.quantization.fp8 import use_float8_products
 from tunesmith.models.quantization.resolve import check_has_gradient
 from tunesmith.models.reward.build import exact_parameters
-from tunesmith.models.reward.load import load_reward_base
+from tunesmith.models.reward.load import check_writes_text, load_reward_base
 from tunesmith.models.rope import apply_rope_scaling, check_same_positions, restore_rope_scaling
 from tunesmith.models.summary import ParameterSummary, list_parameter_status, summarize_parameters
 from tunesmith.models.vocabulary import read_new_tokens
@@ -123,6 +123,7 @@ def load_model(
         reward = load_reward_base(config, found, model_config, tokenizer, load, is_trainable=is_trainable)
         base, notes = reward.model, [*notes, reward.note]
     else:
+        check_writes_text(found, config.objective.stage)
         base = load(AutoModelForCausalLM)
     notes += _note_quantization(base, quantization, is_trainable)
     grown = grow_vocabulary(config, base, tokenizer, found, is_trainable=is_trainable)

@@ -20,8 +20,8 @@ from tunesmith.data.tokenization.masks import learnt_pieces, trained_spans
 from tunesmith.data.tokenization.pieces import PieceEncoder, as_lists, build_piece_encoder
 from tunesmith.data.tokenization.truncation import TOO_LONG, Truncator, whole_characters
 
-_SAME = Dropped("chosen and rejected are the same")
-_SAME_CUT = Dropped("chosen and rejected are the same once cut to cutoff_len")
+SAME = Dropped("chosen and rejected are the same")
+SAME_CUT = Dropped("chosen and rejected are the same once cut to cutoff_len")
 _NO_PROMPT = Dropped("the prompt is empty")
 _NOTHING_TO_SCORE = Dropped("no completion to learn from")
 _SEVERAL_ROWS = Dropped("a completion of several answers, which the chat template prints one by one")
@@ -107,14 +107,14 @@ class CompletionEncoder:
             _Tokens(list(chain.from_iterable(pieces[1:-1])), trained_spans([[], *pieces[1:-1]])) for pieces in ids
         ]
         if len(completions) == 2 and completions[0] == completions[1]:
-            return _SAME
+            return SAME
         if len(prompt) + max(len(completion.ids) for completion in completions) > self._cutoff_len:
             cut = self._cut(prompt, sides, completions)
             if isinstance(cut, Dropped):
                 return cut
             prompt, completions, lost = cut
             if len(completions) == 2 and completions[0] == completions[1]:
-                return _SAME_CUT
+                return SAME_CUT
         return _join(record, prompt, completions, lost)
 
     def _cut(

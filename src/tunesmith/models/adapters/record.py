@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from tunesmith.models.reward.build import SCORE
 from tunesmith.runtime.files import write_json_atomic
 
 RECORD_FILE = "base_model.json"
@@ -89,12 +90,12 @@ class BaseRecord:
         """Return the first weight that another model has with other values; `None` where it looks the same.
 
         Where the two were loaded in different number types, rounding is forgiven. Weights that only one of them has as
-        plain numbers (the other may be quantised) say nothing.
+        plain numbers (the other may be quantised) say nothing, nor does a score head: the adapter brings its own.
         """
         tolerance = _EXACT if self.dtype == other.dtype else _ROUNDED
         for name, values in self.samples.items():
             found = other.samples.get(name)
-            if found is None or len(found) != len(values):
+            if found is None or len(found) != len(values) or _is_of_score_head(name):
                 continue
             scale = max(map(abs, values), default=0.0)
             if any(abs(a - b) > tolerance * max(scale, 1e-12) for a, b in zip(values, found, strict=True)):
@@ -104,13 +105,22 @@ class BaseRecord:
 
 def sample_weights(model: nn.Module) -> tuple[Samples, str]:
     """Return the first values of some weights, spread over the whole model, and the type most of these have."""
-    # Compressed weights have classes of their own, and may hold the bits of several values in a float.
-    plain = (pair for pair in model.named_parameters() if type(pair[1]) is nn.Parameter)
+    # Compressed weights have classes of their own, and may hold the bits of several values in a float. The head of a
+    # reward model is new, with random numbers, until the adapter brings its own.
+    plain = (
+        (name, weight)
+        for name, weight in model.named_parameters()
+        if type(weight) is nn.Parameter and not _is_of_score_head(name)
+    )
     floating = sorted((pair for pair in plain if pair[1].is_floating_point()), key=lambda pair: pair[0])
     step = max(1, len(floating) // _NUM_WEIGHTS)
     chosen = floating[::step]
     types = [str(value.dtype).removeprefix("torch.") for _, value in chosen] or ["none"]
     return {name: _first_values(value) for name, value in chosen}, max(set(types), key=types.count)
+
+
+def _is_of_score_head(name: str) -> bool:
+    return name.startswith(f"{SCORE}.")
 
 
 def _first_values(weight: Tensor) -> tuple[float, ...]:

@@ -75,6 +75,19 @@ def load_reward_base(
     return RewardBase(model, _describe(found, None if stored is None else stored.file))
 
 
+def check_writes_text(found: AdaptedLocation, stage: str) -> None:
+    """Refuse the adapter of a reward model where a language model is wanted: on one its head has no place.
+
+    Raises:
+        ModelError: One of the adapters has a score head.
+    """
+    for adapter in filter(adapter_has_score, found.adapters):
+        raise ModelError(
+            f"adapter_name_or_path: {adapter} belongs to a reward model: it brings a score head, and stage {stage} "
+            "needs a model that writes text. Name another adapter, or rate texts with it: tunesmith score."
+        )
+
+
 def _head_of(model: PreTrainedModel) -> StoredHead:
     """Take the head as transformers loaded it, from a kind of file that is not read here."""
     return StoredHead(model.score.weight.detach().float(), None, Path(model.name_or_path))

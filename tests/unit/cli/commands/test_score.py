@@ -101,3 +101,10 @@ def test_scores_take_the_place_of_older_ones_when_all_rows_are_rated(folder, row
     monkeypatch.setattr(scores, "score_rows", right)
     assert main(words) == 0
     assert len(out.read_text().splitlines()) == 6
+
+
+@pytest.mark.parametrize(("name", "content"), [("none.json", "[]"), ("none.jsonl", "")])
+def test_a_file_without_rows_is_refused(folder, tmp_path, name, content, capsys):
+    (tmp_path / name).write_text(content)
+    assert main(["score", str(folder), str(tmp_path / name), "use_cpu=true"]) == 3
+    assert f"data set {str(tmp_path / name)!r} has no rows" in capsys.readouterr().err

@@ -1,6 +1,8 @@
 """An adapter knows the model it was trained beside, by its weights and not by its name alone."""
 
 import logging
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from tests.tiny.models import tiny_model
 from tunesmith.config import AdapterConfig
 from tunesmith.models.adapters import apply_adapters
 from tunesmith.models.adapters.record import RECORD_FILE, BaseRecord
+from tunesmith.models.reward.build import build_reward_model
 
 
 def adapt(model, adapters=(), *, is_trainable=True, **settings):
@@ -76,6 +79,21 @@ def test_other_weights_under_the_same_name_are_noticed(tmp_path, caplog, is_trai
 def test_the_same_weights_under_another_name_are_no_other_model(tmp_path):
     adapter = saved(tmp_path, named("org/toy"))
     assert not any("was trained" in note for note in adapt(named("elsewhere"), [adapter]).notes)
+
+
+def test_the_random_head_of_a_reward_model_is_no_part_of_its_base():
+    """Every time that an adapter is put on its base, the head that it will bring is drawn anew before."""
+
+    def reward_model(seed):
+        model = named("a")
+        torch.manual_seed(seed)
+        return build_reward_model(model, SimpleNamespace(pad_token_id=417))
+
+    first, second = (BaseRecord.of(reward_model(seed), "a", 420) for seed in (1, 2))
+    assert first == second
+    older = replace(first, samples={**first.samples, "score.weight": (1.0, 2.0)})
+    newer = replace(second, samples={**second.samples, "score.weight": (2.0, 1.0)})
+    assert older.find_difference(newer) is None
 
 
 def test_without_a_record_the_names_decide(tmp_path):

@@ -208,3 +208,17 @@ def test_a_file_that_would_run_code_is_refused(load_reward, model_folder):
 def test_a_head_can_be_put_on_a_gguf_file(load_reward, scores_of, write_gguf):
     loaded = load_reward(model_name_or_path=str(write_gguf(weights=True)[0]))
     assert scores_of(loaded.model).shape == (2,)
+
+
+def test_the_adapter_of_a_reward_model_is_not_put_on_a_language_model(load_reward, run_config, model_folder, tmp_path):
+    load_reward(model_name_or_path=str(model_folder)).model.save_pretrained(tmp_path / "saved")
+    settings = {"model_name_or_path": str(model_folder), "adapter_name_or_path": str(tmp_path / "saved")}
+    for is_trainable in (True, False):
+        with pytest.raises(
+            ModelError, match=r"adapter_name_or_path: .*saved belongs to a reward model.*stage dpo needs"
+        ):
+            load_model(
+                run_config(**settings, stage="dpo"),
+                load_tokenizer(run_config(**settings).model),
+                is_trainable=is_trainable,
+            )
