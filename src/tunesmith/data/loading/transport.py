@@ -1,20 +1,25 @@
-"""Batches on their way from a worker process: small ones by value, large ones through shared memory.
+"""Batches on their way from a worker process: small ones through slots of memory that both share from the start.
 
-PyTorch hands over each tensor as a file descriptor of its own, and receiving one takes longer than copying the few ten
-kilobytes of a batch of text. Sent by value, such a batch also needs no descriptor and no room in `/dev/shm` while it
-waits. Images are copied once more that way, so they go as PyTorch has it.
+PyTorch hands over each tensor as a file descriptor of its own, for which the receiver has to talk to the worker, and
+waits until that finds the time. A batch of text is copied in a fraction of it. Through a slot it also takes no
+descriptor while it waits, and what goes through the pipe is so short that it is written as a whole or not at all: a
+worker that is ended in the middle of a long message would leave the receiver waiting for the rest of it for ever.
+Images, of which each copy counts, go as PyTorch has it.
 """
 
+import itertools
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-VALUE_BYTES = 1 << 20
-"""Most bytes of a batch that is sent by value."""
+SLOT_BYTES = 1 << 20
+"""Most bytes of a batch that goes through a slot. Room that is not used takes no memory."""
 
 _SENDABLE = frozenset({torch.int64, torch.int32, torch.uint8, torch.bool, torch.float32, torch.float64})
 
@@ -25,32 +30,79 @@ class _SentTensor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SentBatch:
-    """A batch by value, as it is between two processes."""
+    """Where a batch lies, as it is told from one process to the other."""
 
-    content: dict[str, Any]
+    slots: int
+    start: int
+    size: int
 
-    def unpack(self) -> dict[str, Any]:
-        """Return the batch."""
-        return _converted(self.content, _SentTensor, lambda sent: torch.from_numpy(sent.values))
+    def read(self) -> tuple[Any, Any]:
+        """Return the batch and its note. The slot is used again once the next batch is asked for."""
+        return self._unpack(torch.from_numpy)
 
-    def pin_memory(self) -> dict[str, Any]:
-        """Return the batch in page-locked memory; PyTorch's thread that pins calls this."""
-        return _converted(self.content, _SentTensor, lambda sent: torch.from_numpy(sent.values).pin_memory())
+    def pin_memory(self) -> tuple[Any, Any]:
+        """Return them with the batch in page-locked memory; PyTorch's thread that pins calls this."""
+        return self._unpack(lambda values: torch.from_numpy(values).pin_memory())
 
-
-def pack_batch(batch: Any) -> Any:
-    """Return a batch as it should be sent to another process; what is no dictionary of small tensors stays as it is."""
-    if not isinstance(batch, dict):
-        return batch
-    tensors = _find_tensors(batch)
-    if not all(map(_is_sendable, tensors)) or sum(tensor.nbytes for tensor in tensors) > VALUE_BYTES:
-        return batch
-    return SentBatch(_converted(batch, Tensor, lambda tensor: _SentTensor(tensor.numpy())))
+    def _unpack(self, convert: Callable[[NDArray[Any]], Tensor]) -> tuple[Any, Any]:
+        content, note = pickle.loads(_SLOTS[self.slots].view(self.start, self.size))  # noqa: S301 - from our worker
+        return _converted(content, _SentTensor, lambda sent: convert(sent.values)), note
 
 
-def unpack_batch(sent: Any) -> Any:
-    """Return the batch that was sent."""
-    return sent.unpack() if isinstance(sent, SentBatch) else sent
+class BatchSlots:
+    """Memory in which the workers of a loader lay batches.
+
+    PyTorch gives a worker no more tasks than `prefetch_factor` before their batches are asked for, and the next one
+    just before a batch is handed over. So with one slot more, none is written to while it is to be read.
+
+    Args:
+        num_workers: Of the loader.
+        prefetch_factor: Batches that each makes ahead.
+    """
+
+    def __init__(self, num_workers: int, prefetch_factor: int) -> None:
+        self._number = next(_NUMBERS)
+        self._per_worker = prefetch_factor + 1
+        self._memory = torch.empty(num_workers * self._per_worker * SLOT_BYTES, dtype=torch.uint8).share_memory_()
+        self._num_sent = 0
+        _SLOTS[self._number] = self
+
+    def send(self, batch: Any, worker: int, note: Any = None) -> Any:
+        """Lay a batch into a slot, in a worker.
+
+        Args:
+            batch: What was made.
+            worker: Number of this worker.
+            note: Goes with it.
+
+        Returns:
+            What to hand over instead: where it lies, or batch and note themselves where that is of no use.
+        """
+        if not isinstance(batch, dict) or not all(map(_is_sendable, _find_tensors(batch))):
+            return batch, note
+        content = _converted(batch, Tensor, lambda tensor: _SentTensor(tensor.numpy()))
+        packed = pickle.dumps((content, note), protocol=pickle.HIGHEST_PROTOCOL)
+        if len(packed) > SLOT_BYTES:
+            return batch, note
+        start = (worker * self._per_worker + self._num_sent % self._per_worker) * SLOT_BYTES
+        self._num_sent += 1
+        self.view(start, len(packed))[:] = packed
+        return SentBatch(self._number, start, len(packed))
+
+    def view(self, start: int, size: int) -> memoryview:
+        """Return a part of the memory."""
+        return memoryview(self._memory.numpy())[start : start + size]
+
+
+_NUMBERS = itertools.count()
+_SLOTS: WeakValueDictionary[int, BatchSlots] = WeakValueDictionary()
+"""Of this process, by number: what comes through a pipe can name them, not hold them."""
+
+
+def receive(sent: Any) -> tuple[Any, Any]:
+    """Return the batch that was sent, and its note."""
+    batch, note = sent.read() if isinstance(sent, SentBatch) else sent
+    return batch, note
 
 
 def _find_tensors(batch: dict[str, Any]) -> list[Tensor]:
@@ -64,7 +116,8 @@ def _find_tensors(batch: dict[str, Any]) -> list[Tensor]:
 
 
 def _is_sendable(tensor: Tensor) -> bool:
-    return tensor.dtype in _SENDABLE and tensor.device.type == "cpu" and not tensor.requires_grad
+    is_plain = tensor.dtype in _SENDABLE and tensor.device.type == "cpu" and not tensor.requires_grad
+    return is_plain and tensor.nbytes < SLOT_BYTES
 
 
 def _converted(

@@ -9,9 +9,8 @@ import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from tunesmith.data.account import Tally
 from tunesmith.data.batches import Batch, Example
 from tunesmith.data.collators import Collator
 from tunesmith.data.loading.attempts import Attempt, Failure
-from tunesmith.data.loading.transport import pack_batch, unpack_batch
+from tunesmith.data.loading.transport import BatchSlots, receive
 from tunesmith.data.streaming.source import StreamSource, differences
 from tunesmith.data.streaming.windows import ExampleStream, Item
 from tunesmith.errors import CheckpointError
@@ -29,6 +28,9 @@ from tunesmith.runtime.child_signals import leave_numbers_to_us, start_workers
 from tunesmith.runtime.ranks import Ranks
 
 _FILLER_ROW_ID = -1
+_PREFETCH = 2
+"""Of PyTorch's loader where nobody says otherwise."""
+
 
 NoteRow = Callable[[int, int | None], None]
 """Number of a worker, and the id of the row that it is at, if it is at one."""
@@ -64,6 +66,13 @@ class StreamPlace:
         """Return what the batch was made of."""
         items: list[Item] = pickle.loads(self.packed_items)  # noqa: S301 - from a worker of this run
         return items
+
+
+class WorkerLink(NamedTuple):
+    """What workers and the process that they work for have in common."""
+
+    slots: BatchSlots
+    note_row: NoteRow | None
 
 
 @dataclass(slots=True)
@@ -114,6 +123,7 @@ class StreamLoader:
         self._tallies: list[Sequence[Mapping[str, Any]]] = [()] * self.num_streams
         self._num_received = 0
         self._reached = _Reached(list(self._states), 0)
+        self._link: WorkerLink | None = None
         self.workers: Sequence[BaseProcess] = ()
         """Processes that make batches, once the first was asked for."""
 
@@ -172,7 +182,7 @@ class StreamLoader:
             if isinstance(delivered, Failure):
                 yield delivered
                 return
-            batch, place = unpack_batch(delivered[0]), delivered[1]
+            batch, place = receive(delivered)
             reached.received += 1
             reached.states[stream] = place.state
             if place.is_filler:
@@ -218,10 +228,13 @@ class StreamLoader:
     def _start(self, order: Sequence[int]) -> Iterator[tuple[Batch, StreamPlace] | Failure]:
         first = self._ranks.rank * self.num_streams
         tasks = [(first + stream, self._reached.states[stream]) for stream in order]
-        batches = _StreamedBatches(self._source, self._make, tasks, self.num_consumers, self.note_row)
         self.workers = ()
         if not self.num_workers:
-            return iter(batches)
+            return iter(_StreamedBatches(self._source, self._make, tasks, self.num_consumers))
+        self._link = WorkerLink(
+            BatchSlots(self.num_workers, self._options.get("prefetch_factor") or _PREFETCH), self.note_row
+        )
+        batches = _StreamedBatches(self._source, self._make, tasks, self.num_consumers, self._link)
         with leave_numbers_to_us():
             loader = DataLoader(
                 batches,
@@ -255,30 +268,29 @@ class _StreamedBatches(IterableDataset[tuple[Batch, StreamPlace] | Failure]):
         make: tuple[Collator, int, bool],
         tasks: Sequence[tuple[int, dict[str, Any] | None]],
         num_consumers: int,
-        note_row: NoteRow | None,
+        link: WorkerLink | None = None,
     ) -> None:
         self._source = source
         self._make = make
         self._tasks = tasks
         self._num_consumers = num_consumers
-        self._note_row = note_row
+        self._link = link
 
     def __iter__(self) -> Iterator[tuple[Batch, StreamPlace] | Failure]:
         worker = get_worker_info()
         number, of = (0, 1) if worker is None else (worker.id, worker.num_workers)
-        note = partial(self._note_row, number) if worker is not None and self._note_row is not None else None
-        attempt = Attempt()
+        attempt, link = Attempt(), self._link
 
         def note_row(row_id: int | None) -> None:
             attempt.row = row_id
-            if note is not None:
-                note(row_id)
+            if link is not None and link.note_row is not None:
+                link.note_row(number, row_id)
 
         streams = [self._read(*task, note_row) for task in self._tasks[number::of]]
         for stream in itertools.cycle(streams):
             with attempt:
                 batch, place = next(stream)
-                attempt.made = (batch if worker is None else pack_batch(batch), place)
+                attempt.made = (batch, place) if link is None else link.slots.send(batch, number, place)
             yield attempt.failure or attempt.made
             if attempt.failure is not None:
                 return

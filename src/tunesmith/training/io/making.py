@@ -14,7 +14,7 @@ from torch.utils.data import Dataset, get_worker_info
 
 from tunesmith.data.loading.attempts import Attempt, Failure
 from tunesmith.data.loading.datasets import RowsAtOnce
-from tunesmith.data.loading.transport import pack_batch
+from tunesmith.data.loading.transport import BatchSlots
 
 Task = tuple[int, Sequence[int]]
 """Position of a batch in its epoch, and the numbers of its rows."""
@@ -60,13 +60,17 @@ class BatchMaker(Dataset[MadeBatch]):
         dataset: Rows by number.
         collator: Makes a batch of rows.
         marks: Where workers note what they are at.
+        slots: Where workers lay batches.
     """
 
-    def __init__(self, dataset: Any, collator: Callable[[Any], Any], marks: RowMarks) -> None:
+    def __init__(
+        self, dataset: Any, collator: Callable[[Any], Any], marks: RowMarks, slots: BatchSlots | None = None
+    ) -> None:
         self._dataset = dataset
         self._gives_several = isinstance(dataset, RowsAtOnce)
         self._collator = collator
         self._marks = marks
+        self._slots = slots
 
     def __getitems__(self, task: Task) -> MadeBatch:
         """Make a batch; PyTorch's loader calls this with what it is given for one batch."""
@@ -81,7 +85,7 @@ class BatchMaker(Dataset[MadeBatch]):
         attempt = Attempt()
         with attempt:
             made = self._collator(self._read(rows, attempt, number))
-            attempt.made = made if number is None else pack_batch(made)
+            attempt.made = made if number is None or self._slots is None else self._slots.send(made, number)
         if number is not None:
             self._marks.set(number, None)
         seconds, cpu_seconds = time.perf_counter() - started, time.thread_time() - cpu_started

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from tunesmith.data.loading.transport import unpack_batch
+from tunesmith.data.loading.transport import BatchSlots, receive
 from tunesmith.runtime.child_signals import kill_workers, leave_numbers_to_us, start_workers
 from tunesmith.training.io.making import BatchMaker, MadeBatch, RowMarks, Task, WorkerStart, take_all
 from tunesmith.training.io.settings import LoaderSettings
@@ -76,12 +76,13 @@ class WorkerPipe:
         self.settings = settings
         self.workers: list[BaseProcess] = []
         self._marks = RowMarks(settings.num_workers)
+        self._slots = BatchSlots(settings.num_workers, settings.prefetch_factor)
         self._taps = _Taps()
         self._keeps_workers = keeps_workers
         self._iterator: Any = None
         with leave_numbers_to_us():
             self._loader: DataLoader[MadeBatch] = DataLoader(
-                BatchMaker(dataset, collator, self._marks),
+                BatchMaker(dataset, collator, self._marks, self._slots),
                 batch_sampler=self._taps,  # type: ignore[arg-type]  # any iterable will do
                 collate_fn=take_all,
                 num_workers=settings.num_workers,
@@ -112,7 +113,7 @@ class WorkerPipe:
             RuntimeError: A worker is gone (or one of the other `DELIVERY_ERRORS`).
         """
         made: MadeBatch = next(self._iterator)
-        return made._replace(batch=unpack_batch(made.batch))
+        return made if made.failure is not None else made._replace(batch=receive(made.batch)[0])
 
     @property
     def group(self) -> WorkerGroup:

@@ -69,7 +69,7 @@ class _Rates:
         return cls(batches / made_seconds, batches / model_seconds)
 
     def render(self, workers: int) -> str:
-        return f"makes {self.made * max(1, workers):.3g} batches/s and the model takes {self.taken:.3g}"
+        return f"makes {_rate(self.made * max(1, workers))} batches/s and the model takes {_rate(self.taken)}"
 
     @property
     def needed(self) -> int:
@@ -79,6 +79,10 @@ class _Rates:
     def is_short(self, own: Sequence[float], workers: int) -> bool:
         """Return whether the process waited, and more workers would help."""
         return own[DATA] / sum(own) > TARGET_WAIT and self.needed > workers
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _waiting(times: PhaseTimes) -> str:

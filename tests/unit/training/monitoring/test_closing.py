@@ -55,7 +55,7 @@ def test_a_stream_says_how_long_it_was_waited_for_and_how_fast_it_is():
 def test_a_run_that_did_not_wait_needs_nothing():
     text = render_feeding(PhaseTimes([seconds(data=0.1, forward=50.0)]), fed(100, 0.1, tunes_workers=True))
     assert text == (
-        "Data waiting 0.2% of 50.1s; the loader makes 1e+03 batches/s and the model takes 2; "
+        "Data waiting 0.2% of 50.1s; the loader makes 1,000 batches/s and the model takes 2; "
         "workers were 0, as the run found out."
     )
 
