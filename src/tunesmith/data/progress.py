@@ -107,5 +107,5 @@ def _rows_in(path: Path, sample: Sequence[RawRow]) -> int | None:
             return int(pq.read_metadata(file).num_rows)
     if path.suffix.lower() == ".arrow" or is_compressed(path) or not sample:
         return None
-    rows = [json.dumps(row.values, ensure_ascii=False) for row in sample[:200]]
+    rows = [json.dumps(row.values, ensure_ascii=False, default=str) for row in sample[:200]]
     return round(path.stat().st_size * len(rows) / sum(len(row.encode(errors="surrogatepass")) for row in rows))

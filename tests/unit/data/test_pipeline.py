@@ -100,6 +100,16 @@ def test_a_row_that_is_not_as_it_should_be_stops_the_run(folder):
         prepare(folder)
 
 
+def test_a_value_that_is_there_twice_stops_the_run_where_it_is_used(folder):
+    beside = '{"instruction": "Q", "output": "A", "other": 1, "other": 2}\n'
+    twice = '{"instruction": "Q", "output": "A", "output": "B"}\n'
+    (folder / "twice.jsonl").write_text(beside + twice)
+    entry = {"dataset": "twice", "dataset_info": {"twice": {"file_name": "twice.jsonl"}}}
+    with pytest.raises(DataError, match=r"row 2: output: expected text, found .*\(two values under 'output'\)"):
+        prepare(folder, **entry)
+    assert len(prepare(folder, **entry, bad_rows="skip").train) == 1
+
+
 def test_an_order_of_turns_stops_the_run_also_out_of_the_cache(folder):
     turns = [{"from": role, "value": "Hi"} for role in ("human", "gpt", "gpt")]
     write_rows(folder / "chats.jsonl", [{"conversations": turns[:2]}, {"conversations": turns}])

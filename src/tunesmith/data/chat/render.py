@@ -206,7 +206,7 @@ def _stream(
     # `Template.new_context` merges chains of mappings anew for every rendering.
     context = Context(_environment(), names, None, template.blocks)
     if not template.blocks:  # which alone look up what is set elsewhere in the template
-        context.resolve_or_missing = names.__getitem__  # type: ignore[method-assign]
+        context.resolve_or_missing = names.__getitem__
     pieces: Iterator[str] = template.root_render_func(context)
     return pieces
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tunesmith.data.records import Dropped
+from tunesmith.data.sources.problems import UnreadableValue
 
 FillText = Callable[[str], str]
 """Puts the words of `row_variables` into a text."""
@@ -26,7 +27,15 @@ def wrong_type(field: str, expected: str, found: object) -> UnusableRowError:
 
 
 def _type_name(value: object) -> str:
-    names = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "an object", str: "text"}
+    names: dict[type, str] = {
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        list: "a list",
+        dict: "an object",
+        str: "text",
+        UnreadableValue: "what cannot be used",
+    }
     return "nothing" if value is None else names.get(type(value), type(value).__name__)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tunesmith.data.sources.dataset_spec import DatasetSpec
+from tunesmith.data.sources.problems import UnreadableValue
 
 
 def stringify_row(values: Mapping[str, Any], spec: DatasetSpec) -> dict[str, Any]:
@@ -31,7 +32,17 @@ def stringify_row(values: Mapping[str, Any], spec: DatasetSpec) -> dict[str, Any
 def _as_text(value: object) -> object:
     if value is None or isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False, default=str)  # dates and the like, as columnar files have them
+    try:
+        return json.dumps(value, ensure_ascii=False, default=_plain)
+    except TypeError:
+        return value  # refused, as without this setting
+
+
+def _plain(value: object) -> str:
+    """Return dates and the like, as columnar files have them, as text."""
+    if isinstance(value, UnreadableValue):
+        raise TypeError(value)
+    return str(value)
 
 
 def _completion(value: object, spec: DatasetSpec) -> object:

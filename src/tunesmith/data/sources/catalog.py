@@ -22,6 +22,7 @@ from tunesmith.data.sources.files import CATALOG_FILE, has_match, is_remote
 from tunesmith.data.sources.hubs import HubAccess, download_catalogue
 from tunesmith.data.sources.json_rows import DECODER
 from tunesmith.data.sources.locations import locate_rows
+from tunesmith.data.sources.problems import UnreadableValue
 from tunesmith.data.sources.rows import peek_rows
 from tunesmith.errors import DataError
 
@@ -195,6 +196,9 @@ def _read_catalog(path: Path) -> Mapping[str, object]:
         raise DataError(f"{path}: the JSON cannot be read: {error}") from error
     if not isinstance(content, dict):
         raise DataError(f"{path}: expected an object of data sets by name, found {type(content).__name__}")
+    twice = [name for name, entry in content.items() if isinstance(entry, UnreadableValue)]
+    if twice:
+        raise DataError(f"{path}: the data set {', '.join(map(repr, twice))} is there twice; rename or remove one")
     return content
 
 

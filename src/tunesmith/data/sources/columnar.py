@@ -7,30 +7,19 @@ row does not have are null there. They are taken out again, so that no row sees 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tunesmith.data.sources.problems import FileProblems
+from tunesmith.data.sources.problems import FileProblems, UnreadableValue
 from tunesmith.data.sources.text_rows import check_column_names
 from tunesmith.errors import DataError
 
 Convert = Callable[[Any], Any]
 
 _BATCH_ROWS = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class UnreadableValue:
-    """Stands for a value that Python has no type for, such as a date in the year 300000; an error only where used."""
-
-    type_name: str
-
-    def __repr__(self) -> str:
-        return f"a value of type {self.type_name} that cannot be read"
 
 
 def read_parquet(path: Path, problems: FileProblems) -> Iterator[dict[str, Any]]:
@@ -79,8 +68,8 @@ def _values_of(column: Any) -> list[Any]:
     try:
         values: list[Any] = column.to_pylist()
         return values if convert is None else [convert(value) for value in values]
-    except (pa.ArrowException, ValueError, OverflowError, ImportError):
-        return [UnreadableValue(str(column.type))] * len(column)
+    except (pa.ArrowException, ValueError, OverflowError, ImportError):  # a date in the year 300000, and the like
+        return [UnreadableValue(f"a value of type {column.type} that cannot be read")] * len(column)
 
 
 def _build_converter(kind: Any) -> Convert | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tunesmith.data.sources.compression import open_text
-from tunesmith.data.sources.problems import FileProblems
+from tunesmith.data.sources.problems import FileProblems, UnreadableValue
 from tunesmith.errors import DataError
 
 Values = dict[str, Any]
@@ -17,17 +17,16 @@ WINDOW_CHARACTERS = 1 << 20
 
 
 def _build_object(pairs: list[tuple[str, Any]]) -> Values:
-    """Return a JSON object; Python's own would keep the last of two values of one key and lose the first."""
+    """Return a JSON object. Python's own would keep the last of two values of one key, and lose the first silently."""
     values = dict(pairs)
     if len(values) < len(pairs):
         keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice!r} is there twice in one object; rename or remove one")
+        values.update({key: UnreadableValue(f"two values under {key!r}") for key in values if keys.count(key) > 1})
     return values
 
 
 DECODER = json.JSONDecoder(object_pairs_hook=_build_object)
-"""Reads rows. Raises a plain `ValueError` where an object has a key twice."""
+"""Reads rows. Where an object has a key twice, neither value is taken, and using it is an error."""
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 _BORDER = re.compile(r"[ \t\n\r]*([,\]])[ \t\n\r]*")

@@ -1,10 +1,22 @@
-"""Malformed rows of one file."""
+"""What is wrong with rows of one file: malformed ones, and values that nobody can use."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from tunesmith.errors import DataError
 
 _SHOWN_PROBLEMS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableValue:
+    """Stands for what is in a row and is no value to use; an error only where somebody uses it."""
+
+    what: str
+    """In words, such as `a value of type date32 that cannot be read`."""
+
+    def __repr__(self) -> str:
+        return self.what
 
 
 class FileProblems:

@@ -2,6 +2,7 @@ from datetime import date
 
 from tests.unit.data.formats.specs import spec_of
 from tunesmith.data.formats.stringify import stringify_row
+from tunesmith.data.sources.problems import UnreadableValue
 
 
 def test_values_become_their_json_text_and_nothing_stays_nothing():
@@ -45,3 +46,9 @@ def test_the_sides_of_a_pair_become_text_as_turns_where_they_are_some():
         "rejected": [{"from": "gpt", "value": "true"}, "x"],
     }
     assert stringify_row({"chosen": 7, "rejected": None}, spec_of("sharegpt")) == {"chosen": "7", "rejected": None}
+
+
+def test_what_cannot_be_read_does_not_become_text():
+    twice = UnreadableValue("two values under 'x'")
+    row = {"instruction": twice, "output": {"x": twice}}
+    assert stringify_row(row, spec_of("alpaca")) == row

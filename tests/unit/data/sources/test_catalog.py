@@ -157,7 +157,7 @@ def test_columns_that_may_be_meant_otherwise_are_told(folder, beside, columns, n
 def test_a_catalogue_that_has_a_name_twice_is_refused(folder):
     text = '{"toy": {"file_name": "rows.json"}, "toy": {"file_name": "other.json"}}'
     (folder / "dataset_info.json").write_text(text)
-    with pytest.raises(DataError, match=r"dataset_info\.json: the JSON cannot be read: the key 'toy' is there twice"):
+    with pytest.raises(DataError, match=r"dataset_info\.json: the data set 'toy' is there twice; rename or"):
         catalog(folder)
 
 

@@ -3,7 +3,7 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset, Features, Json, Value
 
-from tunesmith.data.sources.columnar import UnreadableValue
+from tunesmith.data.sources.problems import UnreadableValue
 from tunesmith.data.sources.rows import read_file
 from tunesmith.errors import DataError
 
@@ -48,7 +48,7 @@ def test_a_value_that_python_cannot_hold_does_not_stop_the_other_columns(tmp_pat
     table = pa.table({"when": pa.array([2**62], pa.timestamp("us")), "text": ["a"]})
     (row,) = values(write(tmp_path / "rows.parquet", table))
     assert row["text"] == "a"
-    assert row["when"] == UnreadableValue("timestamp[us]")
+    assert row["when"] == UnreadableValue("a value of type timestamp[us] that cannot be read")
     assert repr(row["when"]) == "a value of type timestamp[us] that cannot be read"
 
 
