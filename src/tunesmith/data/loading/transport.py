@@ -8,6 +8,7 @@ Images, of which each copy counts, go as PyTorch has it.
 """
 
 import itertools
+import mmap
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -63,9 +64,14 @@ class BatchSlots:
     def __init__(self, num_workers: int, prefetch_factor: int) -> None:
         self._number = next(_NUMBERS)
         self._per_worker = prefetch_factor + 1
-        self._memory = torch.empty(num_workers * self._per_worker * SLOT_BYTES, dtype=torch.uint8).share_memory_()
+        # Of no file, so neither /dev/shm nor its limit (64 MB in many containers) has to do with it; a page is taken
+        # when it is written to first.
+        self._memory: mmap.mmap | None = mmap.mmap(-1, max(1, num_workers * self._per_worker * SLOT_BYTES))
         self._num_sent = 0
         _SLOTS[self._number] = self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_memory": None}  # a worker that is no fork of this process has no part in it
 
     def send(self, batch: Any, worker: int, note: Any = None) -> Any:
         """Lay a batch into a slot, in a worker.
@@ -78,7 +84,7 @@ class BatchSlots:
         Returns:
             What to hand over instead: where it lies, or batch and note themselves where that is of no use.
         """
-        if not isinstance(batch, dict) or not all(map(_is_sendable, _find_tensors(batch))):
+        if self._memory is None or not isinstance(batch, dict) or not all(map(_is_sendable, _find_tensors(batch))):
             return batch, note
         content = _converted(batch, Tensor, lambda tensor: _SentTensor(tensor.numpy()))
         packed = pickle.dumps((content, note), protocol=pickle.HIGHEST_PROTOCOL)
@@ -91,7 +97,8 @@ class BatchSlots:
 
     def view(self, start: int, size: int) -> memoryview:
         """Return a part of the memory."""
-        return memoryview(self._memory.numpy())[start : start + size]
+        assert self._memory is not None, "only what was sent through it is read"
+        return memoryview(self._memory)[start : start + size]
 
 
 _NUMBERS = itertools.count()

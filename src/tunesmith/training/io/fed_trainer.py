@@ -91,11 +91,9 @@ class FedTrainer(Trainer):
 
     def get_train_dataloader(self) -> Any:
         """Return this process's batches of the training set, or of the rows that are streamed."""
+        step = self.step_batches
         if self.stream is not None:
-            batches = self.step_batches
-            self.halving = Halving(
-                lambda number: batches.batches[number]["stream_place"].load_items(), self.data_collator
-            )
+            self.halving = Halving(lambda number: step.batches[number]["stream_place"].load_items(), self.data_collator)
             return self.stream
         if self.train_dataset is None or self.plan.sampler is None:
             raise ValueError("this trainer was made without a training set")
@@ -114,7 +112,6 @@ class FedTrainer(Trainer):
             batches_per_step=self.args.gradient_accumulation_steps,
         )
         self.feed = feed = loader.feed
-        step = self.step_batches
 
         def load_items(number: int) -> list[Any]:
             position = feed.position - len(step.batches) + number

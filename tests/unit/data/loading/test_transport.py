@@ -1,4 +1,5 @@
 import gc
+import pickle
 
 import pytest
 import torch
@@ -52,6 +53,12 @@ def test_other_batches_go_as_pytorch_has_it(batch):
     sent = BatchSlots(1, 1).send(batch, 0, "note")
     assert receive(sent) == (batch, "note")
     assert receive(sent)[0] is batch
+
+
+def test_workers_that_are_no_forks_send_as_pytorch_has_it():
+    there = pickle.loads(pickle.dumps(BatchSlots(1, 1)))
+    batch = {"ids": torch.tensor([1, 2])}
+    assert there.send(batch, 0, "note") == (batch, "note")
 
 
 class Numbers(Dataset):
