@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks import machine
 
 ROOT = Path(__file__).resolve().parents[1]
-VARIANTS = ("peft", "lean LoRA", "all lean layers")
+VARIANTS = ("peft", "lean LoRA", "joint LoRA", "all lean, LoRA alone", "all lean layers")
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,9 @@ def measure_variant(variant: str, shape: Shape) -> Mapping[str, float]:
     """Run steps with one kind of layers in this process and return what they took, step by step on average."""
     import torch
 
+    from tunesmith.runtime.memory import keep_freed_memory
+
+    keep_freed_memory()  # as runs on a CPU do: freed pages would be counted again and again otherwise
     model, change = _build(shape), _changes()[variant]
     ids = torch.randint(0, shape.vocabulary, (shape.rows, shape.tokens), generator=torch.Generator().manual_seed(1))
     trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
@@ -151,13 +154,22 @@ def _changes() -> Mapping[str, Callable]:  # type: ignore[type-arg]
 
     from tunesmith.models.lean import use_lean_layers
     from tunesmith.models.lean.lora import LeanLoraLinear
+    from tunesmith.models.lean.shared import share_inputs
 
     def only_lora(model) -> None:  # type: ignore[no-untyped-def]
         for module in model.modules():
             if type(module) is PeftLoraLinear:
                 module.__class__ = LeanLoraLinear
 
-    return dict(zip(VARIANTS, (lambda model: None, only_lora, use_lean_layers), strict=True))
+    def joint_lora(model) -> None:  # type: ignore[no-untyped-def]
+        only_lora(model)
+        share_inputs(model)
+
+    def all_alone(model) -> None:  # type: ignore[no-untyped-def]
+        use_lean_layers(model, joins=False)
+
+    changes = (lambda model: None, only_lora, joint_lora, all_alone, use_lean_layers)
+    return dict(zip(VARIANTS, changes, strict=True))
 
 
 def _measure_kept(forward: Callable) -> int:  # type: ignore[type-arg]

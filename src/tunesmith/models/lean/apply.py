@@ -10,6 +10,7 @@ from torch import nn
 from tunesmith.models.lean.lora import LeanLoraLinear
 from tunesmith.models.lean.mlp import is_gated_silu, lean_mlp_class
 from tunesmith.models.lean.norm import is_plain_rms_norm, lean_norm_class
+from tunesmith.models.lean.shared import share_inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class LeanLayers:
         return f"lean layers: {kinds} (lean_layers: false for the library's own)" if kinds else ""
 
 
-def use_lean_layers(model: nn.Module) -> LeanLayers:
+def use_lean_layers(model: nn.Module, *, joins: bool = True) -> LeanLayers:
     """Give every layer that has one its lean forward. Weights, names and saved files stay what they were.
 
     Layers are told by what they are made of and by what they compute, once per class: a family whose feed-forward layer
@@ -35,12 +36,15 @@ def use_lean_layers(model: nn.Module) -> LeanLayers:
 
     Args:
         model: With its adapters, on its device. Changed in place.
+        joins: Whether LoRA layers that read the same input compute together.
     """
     adapters = [m for m in model.modules() if type(m) is PeftLoraLinear and type(m.base_layer) is nn.Linear]
     mlps = _matching(model, is_gated_silu)
     norms = _matching(model, is_plain_rms_norm)
     for module in adapters:
         module.__class__ = LeanLoraLinear
+    if joins:
+        share_inputs(model)
     _swap(mlps, lean_mlp_class)
     _swap(norms, lean_norm_class)
     return LeanLayers(len(adapters), len(mlps), len(norms))

@@ -4,12 +4,15 @@ peft builds the same sum of five: two thin products, a scaling, a sum into a fre
 What that costs on a CPU with rank 8: 28% of the time of the large products; here 7%.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from peft.tuners.lora.layer import Linear as PeftLoraLinear
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+if TYPE_CHECKING:
+    from tunesmith.models.lean.shared import SharedInput
 
 
 class LoraFactors(NamedTuple):
@@ -33,9 +36,15 @@ class LoraFactors(NamedTuple):
 class LeanLoraLinear(PeftLoraLinear):
     """peft's LoRA layer with a leaner forward for the plain case; everything else is peft's."""
 
+    shared: "SharedInput | None" = None
+    """Set where other layers read the same input."""
+
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Return the layer's output. Shape [..., outputs]."""
-        factors = None if args or kwargs else find_factors(self, x)
+        is_plain = not args and not kwargs
+        if is_plain and self.shared is not None and (product := self.shared.find_product(self, x)) is not None:
+            return product
+        factors = find_factors(self, x) if is_plain else None
         if factors is None:
             output: Tensor = super().forward(x, *args, **kwargs)
             return output
@@ -44,9 +53,21 @@ class LeanLoraLinear(PeftLoraLinear):
 
 def find_factors(layer: PeftLoraLinear, x: Tensor) -> LoraFactors | None:
     """Return the factors of a layer in the plain case: one active adapter, no dropout, no variant, one number type."""
+    name = find_plain_adapter(layer)
+    if name is None or layer.disable_adapters or layer.merged or not torch.is_grad_enabled():
+        return None
     base = layer.base_layer
-    names = layer.active_adapters
-    if len(names) != 1 or layer.disable_adapters or layer.merged or not torch.is_grad_enabled():
+    down, up = layer.lora_A[name].weight, layer.lora_B[name].weight
+    has_one_type = x.dtype == base.weight.dtype == down.dtype == up.dtype
+    if not has_one_type or torch.is_autocast_enabled(x.device.type):
+        return None
+    return LoraFactors(base.weight, base.bias, down, up, layer.scaling[name])
+
+
+def find_plain_adapter(layer: PeftLoraLinear) -> str | None:
+    """Return the name of a layer's only active adapter, if that is a plain one beside an exact, frozen weight."""
+    base, names = layer.base_layer, layer.active_adapters
+    if len(names) != 1:
         return None
     (name,) = names
     if name not in layer.lora_A or name in layer.lora_variant or layer.lora_bias[name]:
@@ -56,12 +77,7 @@ def find_factors(layer: PeftLoraLinear, x: Tensor) -> LoraFactors | None:
     # Torchao's layers round their weights on the way, and its compressed weights have few operations.
     if type(base) is not nn.Linear or type(base.weight) is not nn.Parameter:
         return None
-    down, up = layer.lora_A[name].weight, layer.lora_B[name].weight
-    has_one_type = x.dtype == base.weight.dtype == down.dtype == up.dtype
-    is_frozen = not any(parameter.requires_grad for parameter in base.parameters())
-    if not has_one_type or not is_frozen or torch.is_autocast_enabled(x.device.type):
-        return None
-    return LoraFactors(base.weight, base.bias, down, up, layer.scaling[name])
+    return None if any(parameter.requires_grad for parameter in base.parameters()) else name
 
 
 def lora_product(x: Tensor, factors: LoraFactors) -> Tensor:
@@ -103,7 +119,12 @@ def promise_product(ctx: Any, rows: Tensor, inner: Tensor, weight: Tensor) -> tu
     """Return the outputs of a keeping node: a tensor of the product's shape without memory, the rows, and A xᵀ."""
     ctx.mark_non_differentiable(rows, inner)
     ctx.set_materialize_grads(False)
-    return rows.new_empty(()).expand(rows.shape[0], weight.shape[0]), rows, inner
+    return empty_promise(rows, weight), rows, inner
+
+
+def empty_promise(rows: Tensor, weight: Tensor) -> Tensor:
+    """Return a tensor of a product's shape that takes no memory. Shape [tokens, outputs]."""
+    return rows.new_empty(()).expand(rows.shape[0], weight.shape[0])
 
 
 def finish_product(promise: Tensor, rows: Tensor, inner: Tensor, factors: LoraFactors) -> Tensor:

@@ -14,7 +14,14 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import silu
 
-from tunesmith.models.lean.lora import adapter_gradients, find_factors, finish_product, input_gradient, promise_product
+from tunesmith.models.lean.lora import (
+    adapter_gradients,
+    find_factors,
+    find_plain_adapter,
+    finish_product,
+    input_gradient,
+    promise_product,
+)
 
 
 class LeanGatedMlp(nn.Module):
@@ -33,6 +40,11 @@ class LeanGatedMlp(nn.Module):
             return output
         promise, rows, inner = _KeepGated.apply(gate, up, factors.weight, factors.down, factors.up, factors.scaling)  # type: ignore[no-untyped-call]
         return finish_product(promise, rows, inner, factors).view(*gate.shape[:-1], -1)
+
+    @property
+    def keeps_less(self) -> bool:
+        """Whether the last projection is one whose input is made again instead of kept."""
+        return isinstance(self.down_proj, PeftLoraLinear) and find_plain_adapter(self.down_proj) is not None
 
 
 @lru_cache(maxsize=64)
