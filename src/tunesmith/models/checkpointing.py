@@ -19,7 +19,7 @@ from tunesmith.config.objective import PAIR_STAGES
 from tunesmith.errors import ModelError
 from tunesmith.models.adapters.modules import find_layers
 from tunesmith.models.heads import find_base_model
-from tunesmith.models.memory import TrainingMemory, estimate_training_memory
+from tunesmith.models.memory import Keeping, TrainingMemory, estimate_training_memory
 from tunesmith.models.precision import Precision
 from tunesmith.runtime.memory import available_memory_bytes
 from tunesmith.runtime.ranks import current_ranks
@@ -68,14 +68,21 @@ def resolve_gradient_checkpointing(
     asked = False if config.model.disable_gradient_checkpointing else config.model.gradient_checkpointing
     base = find_base_model(model)
     tokens = most_tokens or _tokens_when_full(config)
+    training = config.training
 
     def estimate(*, enabled: bool) -> TrainingMemory:
         return estimate_training_memory(
             model,
             tokens=tokens,
             compute_dtype=precision.compute_dtype,
-            optimizer=next((key for key in SPECIAL_OPTIMIZERS if config.value(key)), config.training.optim),
-            gradient_checkpointing=enabled,
+            optimizer=next((key for key in SPECIAL_OPTIMIZERS if config.value(key)), training.optim),
+            updates_in_backward=training.backward_updater is not None,
+            keeping=Keeping(
+                recomputes=enabled,
+                every=config.model.checkpoint_every,
+                products=asked == "selective",
+                offloads=config.model.activation_offload,
+            ),
         )
 
     if asked != "auto":

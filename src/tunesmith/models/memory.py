@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
 
 from tunesmith.models.heads import find_base_model
 from tunesmith.models.lean.mlp import LeanGatedMlp
+from tunesmith.models.lean.norm import LeanRmsNorm
 
 # Bytes of optimiser state per trained weight; the default is that of Adam: two fp32 moments.
 _OPTIMIZER_BYTES: Mapping[str, float] = {
@@ -57,13 +59,31 @@ class TrainingMemory:
         return self.total - int(_OVERHEAD * self.weights)
 
 
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What of a forward pass waits for the backward pass on the device."""
+
+    recomputes: bool = False
+    """Whether layers keep their inputs alone, and are computed again (gradient checkpointing)."""
+
+    every: int = 1
+    """Only each n-th layer is one of those, beginning with the first."""
+
+    products: bool = False
+    """Whether these keep the results of products and attention all the same."""
+
+    offloads: bool = False
+    """Whether what is kept waits in the memory of the host."""
+
+
 def estimate_training_memory(
     model: nn.Module,
     *,
     tokens: int,
     compute_dtype: torch.dtype,
     optimizer: str = "adamw_torch",
-    gradient_checkpointing: bool = False,
+    updates_in_backward: bool = False,
+    keeping: Keeping | None = None,
     logit_positions: int = 1024,
 ) -> TrainingMemory:
     """Estimate the memory of a training step.
@@ -72,46 +92,69 @@ def estimate_training_memory(
         model: With its trained part chosen.
         tokens: Tokens of one micro-batch, at most.
         compute_dtype: Type of the activations.
-        optimizer: Setting `optim`.
-        gradient_checkpointing: Whether only the inputs of layers are kept.
+        optimizer: Setting `optim`, or the switch of one that has a switch.
+        updates_in_backward: Whether each gradient is freed as soon as its parameter is updated.
+        keeping: What is kept of activations; everything by default.
         logit_positions: Positions whose logits exist at one time.
     """
+    keeping = keeping or Keeping()
     parameters = list(model.parameters())
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     num_trained = sum(parameter.numel() for parameter in trained)
+    gradients = [parameter.numel() * parameter.element_size() for parameter in trained]
     config = find_base_model(model).config.get_text_config()
-    per_layer = _layer_bytes_per_token(model, config, compute_dtype)
-    num_layers = int(config.num_hidden_layers)
     hidden_bytes = config.hidden_size * compute_dtype.itemsize
-    per_token = num_layers * (hidden_bytes if gradient_checkpointing else per_layer)
-    per_token += per_layer if gradient_checkpointing else 0  # one layer at a time is computed again
+    per_token = _layers_bytes_per_token(model, config, compute_dtype, keeping)
     per_token += 4 * hidden_bytes  # embeddings, last norm and the head's input
     # A chunk of logits exists in the compute type and, for the loss and its gradient, twice in fp32.
     logits = min(tokens, logit_positions) * config.vocab_size * (compute_dtype.itemsize + 8)
     return TrainingMemory(
         weights=sum(parameter.numel() * parameter.element_size() for parameter in parameters),
-        gradients=sum(parameter.numel() * parameter.element_size() for parameter in trained),
+        gradients=max(gradients, default=0) if updates_in_backward else sum(gradients),
         optimizer=int(num_trained * _optimizer_bytes(optimizer)),
         activations=int(tokens * per_token),
         logits=logits,
     )
 
 
-def _layer_bytes_per_token(model: nn.Module, config: object, compute_dtype: torch.dtype) -> float:
+def _layers_bytes_per_token(model: nn.Module, config: Any, compute_dtype: torch.dtype, keeping: Keeping) -> float:
+    """Return what all layers together keep of each token."""
+    num_layers = int(config.num_hidden_layers)
+    whole = _layer_bytes_per_token(model, config, compute_dtype, num_layers)
+    if keeping.offloads:
+        return whole  # of the layer that is just computed
+    if not keeping.recomputes:
+        return num_layers * whole
+    sizes, size = _Sizes.of(config), compute_dtype.itemsize
+    little = sizes.hidden * size
+    if keeping.products:  # of seven linear layers, and of attention
+        little += 2 * (sizes.queries + sizes.keys + sizes.hidden + sizes.intermediate) * size
+    num_recomputed = -(-num_layers // keeping.every)
+    # One layer at a time is computed again.
+    return num_recomputed * min(little, whole) + (num_layers - num_recomputed + 1) * whole
+
+
+def _layer_bytes_per_token(model: nn.Module, config: Any, compute_dtype: torch.dtype, num_layers: int) -> float:
     """Return what one layer keeps of each token for its backward pass.
 
-    Counted by shapes: both norms keep their input in fp32 and what they pass on; attention keeps query, key, value and
-    output; a gated mlp keeps gate, up, the activation and their product, a lean one only the first two. A trained
-    matrix keeps its input as well, which is one of these, unless it is an adapter in another type than the activations:
-    then it keeps a copy.
+    Counted by shapes: both norms keep their input in fp32 and what they pass on, lean ones their input as it is;
+    attention keeps query, key, value and output; a gated mlp keeps gate, up, the activation and their product, a lean
+    one only the first two. A trained matrix keeps its input as well, which is one of these, unless it is an adapter in
+    another type than the activations: then it keeps a copy.
     """
     sizes = _Sizes.of(config)
     size = compute_dtype.itemsize
-    norms = 2 * sizes.hidden * (4 + size)
-    attention = (3 * sizes.queries + 2 * sizes.keys) * size
     has_cast_adapters = _has_cast_adapters(model, compute_dtype)
-    is_lean = not has_cast_adapters and any(isinstance(module, LeanGatedMlp) for module in model.modules())
-    mlp = (2 if is_lean else 4) * sizes.intermediate * size
+    lean_norms = lean_mlps = 0.0  # as shares of the layers
+    # Under autocast, where what is trained has another type than the activations, lean layers step aside.
+    if all(value.dtype == compute_dtype for value in model.parameters() if value.requires_grad):
+        modules = list(model.modules())
+        frozen_norms = sum(isinstance(each, LeanRmsNorm) and not each.weight.requires_grad for each in modules)
+        lean_norms = min(1.0, frozen_norms / (2 * num_layers))
+        lean_mlps = min(1.0, sum(isinstance(each, LeanGatedMlp) and each.keeps_less for each in modules) / num_layers)
+    norms = 2 * sizes.hidden * (lean_norms * size + (1 - lean_norms) * 4 + size)
+    attention = (3 * sizes.queries + 2 * sizes.keys) * size
+    mlp = (4 - 2 * lean_mlps) * sizes.intermediate * size
     copies = 0.0
     if has_cast_adapters:
         copies = 4.0 * (2 * sizes.hidden + sizes.queries + sizes.intermediate)
