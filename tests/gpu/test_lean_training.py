@@ -5,6 +5,7 @@ import importlib.util
 import pytest
 import torch
 
+from tests.tiny.compressed import write_fp8_model, write_int8_model, write_mxfp4_model
 from tests.tiny.models import tiny_model
 from tunesmith.errors import ModelError
 from tunesmith.models.offloading import ActivationOffload
@@ -51,6 +52,24 @@ def test_compressed_weights_take_an_adapter(gpu, run_on_device, method):
         pytest.skip(f"{package} is not installed")
     settings = {"quantization_bit": 8, "quantization_method": method, "max_steps": 4, "num_train_epochs": None}
     result = run_training(run_on_device(bf16=True, logging_steps=1, **settings))
+    losses = [line["loss"] for line in result.state.log_history if "loss" in line]
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        pytest.param(write_fp8_model, id="fp8"),
+        pytest.param(write_mxfp4_model, id="mxfp4"),
+        pytest.param(write_int8_model, id="compressed-tensors", marks=needs("compressed_tensors")),
+    ],
+)
+@pytest.mark.parametrize("kind", ["lora", "full"])
+def test_weights_that_are_stored_in_few_bits_are_made_exact_and_trained(device, run_on_device, tmp_path, write, kind):
+    write(tmp_path / "model")
+    length = {"num_train_epochs": None, "max_steps": 4, "logging_steps": 1, "learning_rate": 1e-3}
+    config = run_on_device(model_name_or_path=str(tmp_path / "model"), finetuning_type=kind, **length)
+    result = run_training(config)
     losses = [line["loss"] for line in result.state.log_history if "loss" in line]
     assert losses[-1] < losses[0]
 

@@ -130,7 +130,7 @@ def _read_stored(
             title=stored.title,
             loading=_placed({"quantization_config": stored.kind.exact_loading()}, device),
             is_compressed=False,
-            note=f"the weights are stored as {stored.title} and made 16-bit numbers while loading",
+            note=f"the weights are stored as {stored.title} and made ordinary numbers while loading",
             is_stored=True,
         )
     return Quantization(

@@ -210,7 +210,7 @@ def test_kinds_that_are_made_exact_while_loading_can_do_everything(run_config, m
     assert not made.is_compressed
     assert made.loading["quantization_config"].dequantize is True
     assert made.loading["device_map"] == {"": torch.device("cpu")}
-    assert made.note == f"the weights are stored as {title} and made 16-bit numbers while loading"
+    assert made.note == f"the weights are stored as {title} and made ordinary numbers while loading"
 
 
 @pytest.mark.parametrize(
