@@ -29,6 +29,9 @@ class PeftMethod:
     is_prompt: bool = False
     """Whether it learns vectors in front of the text instead of changing layers."""
 
+    needs_exact_weights: bool = False
+    """Whether it computes with the frozen weights themselves, of which it would see packed bytes in bitsandbytes."""
+
 
 _PROMPT = PeftMethod(
     place="none", merges=False, obstacle="it learns vectors in front of the text, not weights", is_prompt=True
@@ -42,34 +45,34 @@ PEFT_METHODS: Mapping[str, PeftMethod] = {
     ),
     "boft": PeftMethod(),
     "c3a": PeftMethod(needs=("block_size",)),
-    "deft": PeftMethod(),
-    "delora": PeftMethod(),
+    "deft": PeftMethod(needs_exact_weights=True),
+    "delora": PeftMethod(needs_exact_weights=True),
     "fourierft": PeftMethod(),
-    "frod": PeftMethod(),
-    "glora": PeftMethod(),
+    "frod": PeftMethod(needs_exact_weights=True),
+    "glora": PeftMethod(needs_exact_weights=True),
     "gralora": PeftMethod(),
     "hira": PeftMethod(),
-    "hra": PeftMethod(),
+    "hra": PeftMethod(needs_exact_weights=True),
     "ia3": PeftMethod(),
     "lily": PeftMethod(merges=False, obstacle="peft has no merge for it"),
     "ln_tuning": PeftMethod(place="norms"),
-    "loha": PeftMethod(),
-    "lokr": PeftMethod(),
+    "loha": PeftMethod(needs_exact_weights=True),
+    "lokr": PeftMethod(needs_exact_weights=True),
     "miss": PeftMethod(),
-    "osf": PeftMethod(),
+    "osf": PeftMethod(needs_exact_weights=True),
     "p_tuning": replace(
         _PROMPT, resume_obstacle="what is saved is the prompt that its network computes, and not that network"
     ),
-    "peanut": PeftMethod(),
+    "peanut": PeftMethod(needs_exact_weights=True),
     "prefix_tuning": _PROMPT,
     "prompt_tuning": _PROMPT,
-    "psoft": PeftMethod(),
+    "psoft": PeftMethod(needs_exact_weights=True),
     "pvera": PeftMethod(),
     "randlora": PeftMethod(),
     "road": PeftMethod(),
     "shira": PeftMethod(),
-    "supertuning": PeftMethod(),
-    "tinylora": PeftMethod(),
+    "supertuning": PeftMethod(needs_exact_weights=True),
+    "tinylora": PeftMethod(needs_exact_weights=True),
     "trainable_tokens": PeftMethod(place="embeddings", needs=("token_indices",)),
     "unilora": PeftMethod(),
     "vblora": PeftMethod(),

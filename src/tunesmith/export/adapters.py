@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftConfig, PeftModel
+from peft import LoraConfig, PeftModel
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -15,6 +15,7 @@ from tunesmith.export.probe import measure_logits, relative_difference
 from tunesmith.models.adapters import attach_adapter
 from tunesmith.models.adapters.lora import attach_further_adapter, find_merge_obstacle, note_foreign_bases
 from tunesmith.models.adapters.record import BaseRecord
+from tunesmith.models.adapters.stored import read_settings
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ def check_mergeable(adapters: Sequence[str], settings: ExportConfig) -> None:
             )
         if settings.adapter_combination == "in_turn":
             continue
-        config = PeftConfig.from_pretrained(adapter)
+        config = read_settings(adapter)
         obstacle = "it is no LoRA adapter"
         if isinstance(config, LoraConfig):
             obstacle = "it has DoRA's magnitudes" if config.use_dora else ""

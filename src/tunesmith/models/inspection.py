@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from peft import PeftConfig
 from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from tunesmith.config import RunConfig
 from tunesmith.errors import ModelError
 from tunesmith.models.adapters.modules import find_layers, list_expert_parameters, list_linears, list_routers
 from tunesmith.models.adapters.record import BaseRecord
+from tunesmith.models.adapters.stored import read_settings
 from tunesmith.models.attention import resolve_attention
 from tunesmith.models.devices import resolve_device
 from tunesmith.models.families import resolve_logit_transform
@@ -163,7 +163,7 @@ def _describe_limits(text: PreTrainedConfig) -> Facts:
 
 
 def _describe_adapter(folder: str) -> Facts:
-    settings = PeftConfig.from_pretrained(folder)
+    settings = read_settings(folder)
     shape = [str(settings.peft_type.value).lower()]
     fields: dict[str, Any] = settings.to_dict()
     for key, title in (("r", "rank"), ("lora_alpha", "alpha")):

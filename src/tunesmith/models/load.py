@@ -1,14 +1,16 @@
 """The order of everything in this package: from settings to a model that is ready to train or to run."""
 
 import logging
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from peft import PeftConfig, PeftModel
+from peft import PeftModel
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -22,6 +24,7 @@ from tunesmith.config.model import ModelConfig
 from tunesmith.config.peft_methods import PEFT_METHODS
 from tunesmith.errors import ModelError
 from tunesmith.models.adapters import apply_adapters
+from tunesmith.models.adapters.stored import read_settings
 from tunesmith.models.attention import AttentionChoice, resolve_attention
 from tunesmith.models.checkpointing import enable_gradient_checkpointing, resolve_gradient_checkpointing
 from tunesmith.models.completeness import check_complete, explain_damaged_files
@@ -270,7 +273,7 @@ def _load_weights(
         else:
             options |= {"config": model_config, "output_loading_info": True, **_hub_options(config.model)}
             options |= {} if quantization is None else quantization.loading
-            with explain_damaged_files(location.name, location.path, "model_name_or_path"):
+            with explain_damaged_files(location.name, location.path, "model_name_or_path"), _said_by_us():
                 model, info = kind.from_pretrained(location.source, **options)
             check_complete(location.name, info)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
@@ -280,6 +283,14 @@ def _load_weights(
     model.name_or_path = model.config._name_or_path = name
     loaded: PreTrainedModel = model
     return loaded if quantization is None else _finish_compression(loaded, quantization, dtype)
+
+
+@contextmanager
+def _said_by_us() -> Iterator[None]:
+    """Keep quiet about stored weights whose reading we ask for; the plan says it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="You passed `quantization_config`", category=UserWarning)
+        yield
 
 
 def _finish_compression(model: PreTrainedModel, quantization: Quantization, dtype: torch.dtype) -> PreTrainedModel:
@@ -333,7 +344,7 @@ def _load_dtype(config: RunConfig, precision: Precision, adapters: Sequence[str]
 
 def _brings_copies(folder: str) -> bool:
     """Whether a saved adapter holds modules that are trained whole."""
-    return bool(PeftConfig.from_pretrained(folder).to_dict().get("modules_to_save"))
+    return bool(read_settings(folder).to_dict().get("modules_to_save"))
 
 
 def _cast_frozen(model: torch.nn.Module, dtype: torch.dtype, *, is_compressed: bool) -> None:

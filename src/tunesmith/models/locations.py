@@ -2,11 +2,11 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from huggingface_hub import snapshot_download
 
@@ -15,7 +15,7 @@ from tunesmith.errors import ModelError
 from tunesmith.models.gguf.metadata import find_gguf_file
 from tunesmith.runtime.optional import require
 
-_ADAPTER_FILE = "adapter_config.json"
+ADAPTER_FILE = "adapter_config.json"
 # Beside the adapter, repositories keep checkpoints of the run and other copies of the weights.
 _NOT_OF_AN_ADAPTER = ["*/*", "*.pt", "*.pth", "*.gguf"]
 
@@ -69,14 +69,7 @@ def resolve_base_of_adapter(config: ModelConfig, adapter: ModelLocation) -> Mode
         ModelError: It names none, or one that is not there any more.
     """
     assert adapter.path is not None, "an adapter given as the model is on this disk"
-    file = adapter.path / _ADAPTER_FILE
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(
-            f"model_name_or_path: {file} cannot be read as JSON: {error}. Give another adapter."
-        ) from error
-    base = content.get("base_model_name_or_path") if isinstance(content, dict) else None
+    base = read_adapter_file(adapter.path, "model_name_or_path").get("base_model_name_or_path")
     remedy = "Set model_name_or_path to the base model and adapter_name_or_path to this folder."
     where = f"model_name_or_path: the adapter {adapter.name}"
     if not base:
@@ -84,6 +77,24 @@ def resolve_base_of_adapter(config: ModelConfig, adapter: ModelLocation) -> Mode
     if _looks_like_path(base) and not Path(base).expanduser().exists():
         raise ModelError(f"{where} belongs to {base}, which does not exist. {remedy}")
     return resolve_location(config, base)
+
+
+def read_adapter_file(folder: Path, setting: str) -> Mapping[str, Any]:
+    """Return what a folder says of the adapter in it; empty where that is no mapping.
+
+    Args:
+        folder: Of the adapter.
+        setting: That named the folder, for the message.
+
+    Raises:
+        ModelError: The file is not there, or no JSON.
+    """
+    file = folder / ADAPTER_FILE
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{setting}: {file} cannot be read as JSON: {error}. Give another adapter.") from error
+    return content if isinstance(content, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +138,10 @@ def resolve_adapter(config: ModelConfig, name: str) -> Path:
             folder = _download_adapter(config, name)
     if config.adapter_folder is not None:
         folder /= config.adapter_folder
-    if not (folder / _ADAPTER_FILE).is_file():
+    if not (folder / ADAPTER_FILE).is_file():
         inside = "" if config.adapter_folder is None else f" in {config.adapter_folder} (adapter_folder)"
         raise ModelError(
-            f"adapter_name_or_path: {name} holds no {_ADAPTER_FILE}{inside}. Give the folder that a LoRA run wrote, or "
+            f"adapter_name_or_path: {name} holds no {ADAPTER_FILE}{inside}. Give the folder that a LoRA run wrote, or "
             "model_name_or_path if it is a whole model."
         )
     return folder
@@ -152,14 +163,14 @@ def _resolve_path(name: str, path: Path) -> ModelLocation:
         raise ModelError(f"model_name_or_path: {name} is a file, but not a GGUF file. Give the folder that it is in.")
     if (path / "config.json").is_file():
         return ModelLocation("folder", name, path)
-    if (path / _ADAPTER_FILE).is_file():
+    if (path / ADAPTER_FILE).is_file():
         return ModelLocation("adapter", name, path)
     gguf_file = find_gguf_file(path)
     if gguf_file is not None:
         return ModelLocation("gguf", name, gguf_file)
     found = ", ".join(sorted(entry.name for entry in path.iterdir())[:8]) or "nothing"
     raise ModelError(
-        f"model_name_or_path: {name} is not a model: it has no config.json, no {_ADAPTER_FILE} and no .gguf file "
+        f"model_name_or_path: {name} is not a model: it has no config.json, no {ADAPTER_FILE} and no .gguf file "
         f"(found: {found}). Give the folder that holds config.json."
     )
 

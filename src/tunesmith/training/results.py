@@ -3,12 +3,16 @@
 import json
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from peft import PeftModel
 
 from tunesmith.data.pipeline import EVAL_NAME
 from tunesmith.errors import MissingDependencyError
 from tunesmith.evaluation.predictions import FILE_NAME as PREDICTIONS_FILE
 from tunesmith.evaluation.predictions import predict
+from tunesmith.models.adapters.vllm import judge_saved
 from tunesmith.runtime.files import write_json_atomic, write_text_atomic
 from tunesmith.training.assembly import AssembledTrainer, RunParts
 from tunesmith.training.monitoring.account import describe_times
@@ -58,7 +62,15 @@ def save_training(parts: RunParts, trainer: ObjectiveTrainer, metrics: Mapping[s
     trainer.save_metrics("train", figures)
     _save_streamed(parts, trainer)
     logger.info("%s", render_summary(parts, trainer, figures))
+    if parts.ranks.is_main and isinstance(parts.loaded.model, PeftModel):
+        _advise_on_serving(parts.output_dir)
     return figures
+
+
+def _advise_on_serving(folder: Path) -> None:
+    """Say what vLLM would refuse of the adapter in a folder, or has to be told."""
+    if advice := judge_saved(folder).render_advice(folder):
+        logger.info("%s", advice)
 
 
 def _save_streamed(parts: RunParts, trainer: ObjectiveTrainer) -> None:

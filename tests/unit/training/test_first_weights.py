@@ -96,8 +96,8 @@ def test_a_loftq_run_is_resumed_where_it_was(folder, tmp_path):
 
 
 def test_eva_needs_as_many_tokens_as_directions(folder, tmp_path):
-    with pytest.raises(ModelError, match=r"eva needs batches with at least 500 learnt tokens"):
-        run(folder, tmp_path, init_lora_weights="eva", lora_rank=500)
+    with pytest.raises(ModelError, match=r"eva needs batches with at least 32 learnt tokens"):
+        run(folder, tmp_path, init_lora_weights="eva", lora_rank=32, per_device_train_batch_size=1, cutoff_len=24)
 
 
 def test_adalora_takes_ranks_away_and_its_result_loads_elsewhere(folder, tmp_path):
@@ -158,3 +158,9 @@ def test_the_loss_of_a_learnt_prompt_is_that_of_the_text_behind_it(folder, tmp_p
         total += sum(-own[p - 1, ids[0, p]].item() for p in positions)
         items += len(positions)
     assert result.metrics["train_loss"] == pytest.approx(total / items, rel=1e-4)
+
+
+def test_the_end_of_a_run_says_what_a_server_has_to_be_told(folder, tmp_path, caplog):
+    caplog.set_level("INFO")
+    run(folder, tmp_path, pissa_init=True, lora_rank=12, lora_target="q_proj", max_steps=1)
+    assert caplog.messages[-1] == "To serve this adapter with vLLM: start it with --max-lora-rank 32."

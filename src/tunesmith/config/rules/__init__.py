@@ -8,6 +8,7 @@ from tunesmith.config.rules import (  # noqa: F401 - they register rules
     mixing,
     optimizers,
     packages,
+    patterns,
     preference,
     quantization,
     streaming,

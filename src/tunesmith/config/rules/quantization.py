@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tunesmith.config.peft_methods import PEFT_METHODS
 from tunesmith.config.quantization import QUANTIZATION_BITS
 from tunesmith.config.rules.registry import Finding, Question, rule
 
@@ -15,6 +16,20 @@ def compressed_weights_are_not_trained(question: Question) -> Iterator[Finding]:
             ("quantization_bit", "finetuning_type"),
             f"`quantization_bit: {bits}` cannot be combined with {question.cite('finetuning_type')}: quantised weights "
             "cannot be trained themselves, only an adapter beside them; set `finetuning_type: lora`.",
+        )
+
+
+@rule()
+def method_bears_compressed_weights(question: Question) -> Iterator[Finding]:
+    """Some methods of peft multiply by the frozen weights in a way of their own, and would read packed bytes."""
+    quantization = question.config.quantization
+    method = PEFT_METHODS.get(question.config.adapter.finetuning_type)
+    packs = quantization.quantization_bit is not None and quantization.quantization_method == "bnb"
+    if packs and method is not None and method.needs_exact_weights:
+        yield Finding(
+            ("quantization_bit", "finetuning_type"),
+            f"{question.cite('quantization_bit')} cannot be combined with {question.cite('finetuning_type')}, which "
+            "computes with the frozen weights themselves; set `finetuning_type: lora` or remove `quantization_bit`.",
         )
 
 

@@ -21,6 +21,7 @@ from tunesmith.models.adapters.lora import (
     note_foreign_bases,
 )
 from tunesmith.models.adapters.record import BaseRecord
+from tunesmith.models.adapters.vllm import judge_adapted
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,8 @@ def apply_adapters(
     else:
         adapted, more = add_adapter(model, config, record)
         notes += more
+    if isinstance(adapted, PeftModel) and (note := judge_adapted(adapted).render_note()):
+        notes.append(note)
     _cast_trained(adapted, trained_dtype)
     return AdaptedModel(adapted.train(), tuple(notes))
 

@@ -51,8 +51,10 @@ def compute_first_weights(
         read_exact: Returns a weight of the base by name, before it was compressed; for LoftQ alone.
 
     Raises:
-        ModelError: An adapter lies on something else than a linear layer, or the rows do not suffice.
+        ModelError: An adapter lies on something else than a linear layer, or has more ranks than there are directions
+            to begin with, or the rows do not suffice.
     """
+    _check_ranks(model, config.init_lora_weights)
     if config.init_lora_weights == "loftq":
         assert read_exact is not None, "LoftQ compares with exact weights"
         return _begin_in_loss_of_bits(model, read_exact)
@@ -70,6 +72,22 @@ def compute_first_weights(
         case "eva":
             _begin_in_inputs(model, layers, batches, measure)
     return f"init_lora_weights: {config.init_lora_weights} set the first weights of {len(layers)} adapters"
+
+
+def _check_ranks(model: KeptAdapter, begin: str) -> None:
+    """Refuse more ranks than a matrix has directions; LoRA-GA begins A and B with different ones."""
+    for name, layer in model.named_modules():
+        if not isinstance(layer, LoraLayer) or ADAPTER not in layer.lora_A:
+            continue
+        rank, side = layer.r[ADAPTER], min(layer.in_features, layer.out_features)
+        limit = {"eva": layer.in_features, "lora_ga": side // 2}.get(begin, side)
+        if rank > limit:
+            leaf = name.rpartition(".")[2]
+            raise ModelError(
+                f"lora_rank: {rank} on {leaf}, and init_lora_weights: {begin} has {limit} directions there to begin "
+                f"with ({layer.in_features} inputs, {layer.out_features} outputs). Set lora_rank to {limit} or less, "
+                f"or lora_rank_pattern: {{{leaf}: {limit}}}, or init_lora_weights: default."
+            )
 
 
 def _linear_layers(model: KeptAdapter, begin: str) -> dict[str, PeftLoraLinear]:

@@ -1,78 +1,30 @@
 """Settings to peft's configuration of a method, and the model with a new adapter."""
 
 import dataclasses
-import difflib
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from peft import LoraConfig, PeftConfig, PeftModel, TaskType, get_peft_model
-from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
-from peft.utils import PeftType
+from peft import LoraConfig, PeftModel, TaskType, get_peft_model
 from transformers import PreTrainedModel
 
 from tunesmith.config import AdapterConfig
 from tunesmith.config.peft_methods import PEFT_METHODS, PeftMethod
-from tunesmith.errors import ConfigError, ModelError
-from tunesmith.models.adapters.modules import list_norms, resolve_module_names
+from tunesmith.errors import ModelError
+from tunesmith.models.adapters.modules import list_norms, matches, resolve_module_names, sorted_leaves
+from tunesmith.models.adapters.options import check_adapter_options, find_config_class
 from tunesmith.models.adapters.record import BaseRecord
 from tunesmith.models.adapters.targets import LoraTargets, resolve_targets
 from tunesmith.models.adapters.wrapper import KeptAdapter, keep_adapter
 from tunesmith.models.reward.build import SCORE, is_reward_model
-
-_OWN_SETTINGS: Mapping[str, str] = {
-    "target_modules": "lora_target",
-    "target_parameters": "lora_target",
-    "modules_to_save": "additional_target",
-}
-_OWN_LORA_SETTINGS: Mapping[str, str] = {
-    "r": "lora_rank",
-    "lora_alpha": "lora_alpha",
-    "lora_dropout": "lora_dropout",
-    "use_rslora": "use_rslora",
-    "use_dora": "use_dora",
-    "init_lora_weights": "init_lora_weights",
-    "rank_pattern": "lora_rank_pattern",
-    "alpha_pattern": "lora_alpha_pattern",
-}
-_OWN_OFT_SETTINGS: Mapping[str, str] = {
-    "r": "oft_rank",
-    "oft_block_size": "oft_block_size",
-    "module_dropout": "module_dropout",
-}
-_OF_THE_RUN = frozenset(
-    {"task_type", "peft_type", "peft_version", "inference_mode", "base_model_name_or_path", "revision", "auto_mapping"}
-)
-"""Fields of every peft configuration that follow from the run."""
 
 _DIRECT = {"gaussian": "gaussian", "orthogonal": "orthogonal"}
 """Values of `init_lora_weights` that need nothing but the adapter's own shape; the others come later, see `begin`."""
 
 _UNKNOWN_STEPS = 1_000_000
 """Until training says how many there will be: peft asks AdaLoRA's configuration for them."""
-
-
-def check_adapter_options(config: AdapterConfig) -> None:
-    """Compare `adapter_options` with peft's configuration of the method.
-
-    Raises:
-        ConfigError: A name that peft does not know there, or that has a setting of its own here.
-    """
-    kind, options = config.finetuning_type, config.adapter_options
-    if kind not in PEFT_METHODS or not options:
-        return
-    known = [field.name for field in dataclasses.fields(_config_class(kind)) if field.name not in _OF_THE_RUN]
-    own = _settings_of(kind)
-    for name in options:
-        if name in own:
-            raise ConfigError(f"adapter_options: `{name}` has a setting of its own; set `{own[name]}` instead.")
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f" Did you mean `{near[0]}`?" if near else ""
-            listed = ", ".join(field for field in known if field not in own)
-            raise ConfigError(f"adapter_options: `{name}` is not an option of {kind}.{hint} It has {listed}.")
 
 
 def add_adapter(
@@ -98,29 +50,21 @@ def add_adapter(
     # Full names, because peft compares ends of words: its "norm" is every input_layernorm too.
     copies = resolve_module_names(model, config.additional_target, "additional_target")
     targets = _resolve_places(model, config, method)
+    _check_places_differ(targets, copies)
     settings = {**_settings(model, config, targets, copies), **config.adapter_options}
     try:
-        peft_config = _config_class(kind)(**settings)
+        peft_config = find_config_class(kind)(**settings)
         with renamed_flag_ignored():
             wrapped = get_peft_model(model, peft_config, autocast_adapter_dtype=True)
-    except (ValueError, TypeError, ImportError, AssertionError) as error:
-        # peft's word on sizes that do not divide, options that contradict each other, modules it has no adapter for
+    except (ValueError, TypeError, ImportError, AssertionError, RuntimeError, LookupError, AttributeError) as error:
+        # peft's word on sizes that do not divide, options that contradict each other, modules it has no adapter for,
+        # and where it has none: what it stumbles on in compressed weights that a method cannot compute with
         where = "lora_target" if kind == "lora" and not config.adapter_options else f"finetuning_type: {kind}"
         raise ModelError(f"{where}: {_one_line(error)}") from error
     if isinstance(peft_config, LoraConfig):
         _check_patterns(wrapped, config)
     kept = keep_adapter(wrapped, record, begins=config.init_lora_weights if kind == "lora" else "default")
     return kept, targets.notes
-
-
-def _config_class(kind: str) -> type[PeftConfig]:
-    chosen: type[PeftConfig] = PEFT_TYPE_TO_CONFIG_MAPPING[PeftType(kind.upper())]
-    return chosen
-
-
-def _settings_of(kind: str) -> Mapping[str, str]:
-    own = {"lora": _OWN_LORA_SETTINGS, "oft": _OWN_OFT_SETTINGS}.get(kind, {})
-    return {**_OWN_SETTINGS, **own} if PEFT_METHODS[kind].place != "none" else own
 
 
 def _resolve_places(model: PreTrainedModel, config: AdapterConfig, method: PeftMethod) -> LoraTargets:
@@ -136,6 +80,17 @@ def _resolve_places(model: PreTrainedModel, config: AdapterConfig, method: PeftM
     if targets.parameters:
         _check_experts(config)
     return targets
+
+
+def _check_places_differ(targets: LoraTargets, copies: Sequence[str]) -> None:
+    """Refuse modules that would be trained whole and get an adapter too; peft does the former without a word."""
+    both = [name for name in copies if any(matches(name, target) for target in targets.modules)]
+    if both:
+        names = ", ".join(sorted_leaves(both))
+        raise ModelError(
+            f"additional_target: {names} would be trained whole, and lora_target puts adapters on the same modules. "
+            "Name them in one of the two."
+        )
 
 
 def _check_experts(config: AdapterConfig) -> None:
@@ -168,7 +123,7 @@ def _settings(
         settings |= {"target_modules": list(targets.modules), "modules_to_save": list(copies) or None}
     elif copies:
         raise ModelError(f"additional_target: {kind} trains no modules besides its own. Remove it.")
-    known = {field.name for field in dataclasses.fields(_config_class(kind))}
+    known = {field.name for field in dataclasses.fields(find_config_class(kind))}
     if "modules_to_save" not in known and settings.pop("modules_to_save", None):
         raise ModelError(f"additional_target: {kind} trains no modules besides its own. Remove it.")
     if kind == "lora":
@@ -219,9 +174,7 @@ def _check_patterns(model: PeftModel, config: AdapterConfig) -> None:
         ("lora_rank_pattern", config.lora_rank_pattern),
         ("lora_alpha_pattern", config.lora_alpha_pattern),
     ):
-        for pattern, value in patterns.items():
-            if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
-                raise ModelError(f"{setting}: `{pattern}` is {value}; give a number above 0.")
+        for pattern in patterns:
             if not any(re.match(rf"(.*\.)?({pattern})$", name) for name in adapted):
                 leaves = ", ".join(dict.fromkeys(name.rpartition(".")[2] for name in adapted))
                 raise ModelError(f"{setting}: `{pattern}` fits no adapter. There are adapters on {leaves}.")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from peft import PeftConfig, PeftModel, PeftModelForCausalLM
+from peft import PeftModel, PeftModelForCausalLM
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 from transformers import PreTrainedModel
@@ -14,6 +14,7 @@ from tunesmith.config.peft_methods import PEFT_METHODS
 from tunesmith.errors import ModelError
 from tunesmith.models.adapters.build import renamed_flag_ignored
 from tunesmith.models.adapters.record import BaseRecord
+from tunesmith.models.adapters.stored import check_has_weights, read_settings
 from tunesmith.models.adapters.wrapper import KeptAdapter, keep_adapter
 from tunesmith.models.completeness import explain_damaged_files
 from tunesmith.models.heads import find_base_model
@@ -49,7 +50,7 @@ def find_foreign_base(source: str, *bases: BaseRecord) -> tuple[str | None, str 
     if recorded is not None:
         differences = [recorded.find_difference(base) for base in bases]
         return (recorded.name, differences[0]) if all(differences) else (None, None)
-    name = PeftConfig.from_pretrained(source).base_model_name_or_path
+    name = read_settings(source).base_model_name_or_path
     return (name if name and _last_part(name) != _last_part(bases[0].name) else None), None
 
 
@@ -80,7 +81,7 @@ def _last_part(name: str) -> str:
 
 def find_merge_obstacle(source: str) -> str | None:
     """Return why a saved adapter cannot be added to the weights of its model, `None` where it can."""
-    kind = str(PeftConfig.from_pretrained(source).peft_type.value).lower()
+    kind = str(read_settings(source).peft_type.value).lower()
     method = PEFT_METHODS.get(kind)
     if method is None:
         return f"its kind ({kind}) is not one that is known here"
@@ -111,12 +112,13 @@ def attach_adapter(model: PreTrainedModel, source: str, *, is_trainable: bool = 
         is_trainable: Whether its weights will be trained.
 
     Raises:
-        ModelError: A file is damaged, or the adapter does not fit: a shape differs, or some of its weights have no
-            place, or places of it no weights. peft itself leaves such weights out.
+        ModelError: A file is missing or damaged, or the adapter does not fit: a shape differs, or some of its weights
+            have no place, or places of it no weights. peft itself leaves such weights out.
     """
+    check_has_weights(source)
     try:
         with renamed_flag_ignored(), explain_damaged_files(source, Path(source), "adapter_name_or_path"):
-            settings = PeftConfig.from_pretrained(source)
+            settings = read_settings(source)
             settings.inference_mode = not is_trainable
             settings.base_model_name_or_path = model.name_or_path  # of which it is one from here on
             # The wrapper of classifiers adds a trained head to any adapter, also to one that brings none.
@@ -137,6 +139,7 @@ def attach_further_adapter(wrapped: PeftModel, source: str, name: str) -> None:
         ModelError: As in `attach_adapter`.
     """
     model = find_base_model(wrapped)
+    check_has_weights(source)
     try:
         with renamed_flag_ignored(), explain_damaged_files(source, Path(source), "adapter_name_or_path"):
             result = wrapped.load_adapter(source, name)

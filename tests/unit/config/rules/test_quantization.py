@@ -18,6 +18,13 @@ def test_four_bits_beside_lora_are_allowed(problems):
             ),
         ),
         (
+            {"quantization_bit": 4, "finetuning_type": "lokr"},
+            (
+                "quantization_bit: `quantization_bit: 4` cannot be combined with `finetuning_type: lokr`, which "
+                "computes with the frozen weights themselves; set `finetuning_type: lora` or remove `quantization_bit`."
+            ),
+        ),
+        (
             {"quantization_bit": 3},
             "quantization_bit: `quantization_bit` is 3; with `quantization_method: bnb` it can be 4, 8.",
         ),

@@ -104,3 +104,27 @@ def test_the_checkpoint_of_another_model_is_refused(tmp_path):
     model = apply_adapters(wider, config, (), trained_dtype=torch.float32, is_trainable=True).model
     with pytest.raises(ModelError, match="the adapter of the checkpoint was made for another model"):
         model.load_adapter(str(tmp_path), "default", is_trainable=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"), [("pissa", 16), ("olora", 16), ("eva", 32), ("lora_ga", 8), ("loftq", 16)], ids=str
+)
+def test_more_ranks_than_directions_are_refused_with_the_number_there_is(name, limit):
+    # Keys and values of the toy model: 32 inputs, 16 outputs. LoRA-GA begins A and B with different directions.
+    settings = {"init_lora_weights": name, "lora_target": ("k_proj",)}
+    model = apply_adapters(
+        tiny_model(), AdapterConfig(lora_rank=limit + 1, **settings), (), trained_dtype=torch.float32, is_trainable=True
+    ).model
+    with pytest.raises(ModelError, match=rf"lora_rank: {limit + 1} on k_proj, .* has {limit} directions there"):
+        compute_first_weights(model, AdapterConfig(**settings), [BATCH], lambda batch: torch.zeros(()))
+
+
+@pytest.mark.parametrize(("name", "limit"), [("pissa", 16), ("olora", 16), ("lora_ga", 8)])
+def test_as_many_ranks_as_directions_are_taken(name, limit):
+    settings = {"init_lora_weights": name, "lora_target": ("k_proj",)}
+    config = AdapterConfig(lora_rank=limit, **settings)
+    model = apply_adapters(tiny_model(), config, (), trained_dtype=torch.float32, is_trainable=True).model
+    compute_first_weights(model, config, [BATCH], lambda batch: model(**batch, use_cache=False).loss)
+    shapes = {tuple(value.shape) for key, value in model.named_parameters() if "lora_A" in key}
+    assert shapes == {(limit, 32)}
+    torch.testing.assert_close(logits(model), logits(tiny_model("llama")), atol=1e-4, rtol=1e-4)

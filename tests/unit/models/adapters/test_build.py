@@ -71,7 +71,15 @@ def test_patterns_set_ranks_and_strengths_of_single_modules():
             {"lora_rank_pattern": {"w_pack": 4}},
             r"lora_rank_pattern: `w_pack` fits no adapter. There are adapters on",
         ),
-        ({"lora_alpha_pattern": {"q_proj": 0}}, r"lora_alpha_pattern: `q_proj` is 0; give a number above 0"),
+        ({"lora_alpha_pattern": {"w_pack": 4}}, r"lora_alpha_pattern: `w_pack` fits no adapter"),
+        (
+            {"lora_target": ("q_proj",), "additional_target": ("q_proj",)},
+            r"additional_target: q_proj would be trained whole, and lora_target puts adapters on the same modules",
+        ),
+        (
+            {"lora_target": ("all",), "additional_target": ("o_proj", "norm")},
+            r"additional_target: o_proj would be trained whole",
+        ),
     ],
 )
 def test_patterns_that_mean_nothing_are_refused(settings, message):

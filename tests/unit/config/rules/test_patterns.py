@@ -1,0 +1,26 @@
+import pytest
+
+
+@pytest.mark.parametrize("value", [2.5, 0, -1, "x", True])
+def test_ranks_are_whole_numbers(problems, value):
+    assert problems(lora_rank_pattern={"q_proj": value}) == [
+        f"lora_rank_pattern: `lora_rank_pattern` has q_proj: {value}; allowed is a whole number, 1 or more."
+    ]
+
+
+@pytest.mark.parametrize("value", [0, -0.5, "x", True])
+def test_strengths_are_numbers(problems, value):
+    assert problems(lora_alpha_pattern={"q_proj": value}) == [
+        f"lora_alpha_pattern: `lora_alpha_pattern` has q_proj: {value}; allowed is a number, more than 0."
+    ]
+
+
+def test_patterns_are_regular_expressions(problems):
+    (problem,) = problems(lora_rank_pattern={"(q_proj": 3})
+    assert problem.startswith("lora_rank_pattern: `lora_rank_pattern` has the pattern '(q_proj', which is no regular")
+    assert problem.endswith("expression: missing ), unterminated subpattern at position 0.")
+
+
+def test_whole_ranks_and_any_strengths_are_taken(problems):
+    changes = {"lora_rank_pattern": {"q_proj": 2, r"layers\.0\..*up_proj": 4.0}, "lora_alpha_pattern": {"q_proj": 0.5}}
+    assert problems(**changes) == []
