@@ -138,14 +138,15 @@ def test_the_batch_size_can_be_found_out(place, tmp_path, stage, dataset):
 
 
 @pytest.mark.parametrize(
-    ("rejected", "cutoff_len", "remedy"),
+    ("ending", "remedy"),
     [
-        ("Yes, of course it is.", 128, "take rows whose completions differ, or check which columns they are in"),
-        ("Yes, of course it is. No.", 32, "Raise cutoff_len, so that what the completions differ in is not cut off"),
+        ("", "take rows whose completions differ, or check which columns they are in"),
+        ("No.", "Raise cutoff_len, so that what the completions differ in is not cut off"),
     ],
 )
-def test_pairs_that_are_all_the_same_are_refused_with_what_to_do(place, tmp_path, rejected, cutoff_len, remedy):
-    row = {"instruction": "Is it?", "chosen": "Yes, of course it is.", "rejected": rejected}
+def test_pairs_that_are_all_the_same_are_refused_with_what_to_do(place, tmp_path, ending, remedy):
+    answer = "Yes, of course it is. " * 20
+    row = {"instruction": "Is it?", "chosen": answer, "rejected": answer + ending}
     (tmp_path / "same.json").write_text(json.dumps([row] * 3))
     with pytest.raises(DataError, match=f"All 3 rows were dropped:\n.*the same.*: 3(?s:.*){remedy}"):
-        run(place, tmp_path / "out", dataset=str(tmp_path / "same.json"), cutoff_len=cutoff_len)
+        run(place, tmp_path / "out", dataset=str(tmp_path / "same.json"), cutoff_len=64)
