@@ -15,8 +15,7 @@ def patterns_have_numbers(question: Question) -> Iterator[Finding]:
         ("lora_alpha_pattern", adapter.lora_alpha_pattern, "a number, more than 0"),
     ):
         for pattern, value in patterns.items():
-            is_number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-            if not is_number or (key == "lora_rank_pattern" and value != int(value)):
+            if not _is_positive(value, whole=key == "lora_rank_pattern"):
                 yield Finding((key,), f"`{key}` has {pattern}: {value}; allowed is {allowed}.", (pattern,))
             try:
                 re.compile(pattern)
@@ -24,3 +23,9 @@ def patterns_have_numbers(question: Question) -> Iterator[Finding]:
                 yield Finding(
                     (key,), f"`{key}` has the pattern '{pattern}', which is no regular expression: {error}.", (pattern,)
                 )
+
+
+def _is_positive(value: object, *, whole: bool) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return value > 0 and (not whole or value == int(value))

@@ -105,7 +105,7 @@ class _KeepShared(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, scalings: Sequence[float], *tensors: Tensor) -> tuple[Tensor, ...]:
         weights, downs, _ = _in_thirds(tensors)
         rows = x.reshape(-1, x.shape[-1])
-        inner = torch.cat(downs) @ rows.t()
+        inner = torch.cat(tuple(downs)) @ rows.t()
         ctx.save_for_backward(rows, inner, *tensors)
         ctx.scalings, ctx.shape = scalings, x.shape
         ctx.mark_non_differentiable(rows, inner)
@@ -121,7 +121,7 @@ class _KeepShared(torch.autograd.Function):
         inner_gradient = torch.zeros_like(inner)
         to_rows: Tensor | None = None
         up_gradients: list[Tensor | None] = []
-        parts = zip(inner.split(ranks), inner_gradient.split(ranks), strict=True)
+        parts = zip(torch.split(inner, ranks), torch.split(inner_gradient, ranks), strict=True)
         layers = zip(gradients, weights, ups, ctx.scalings, parts, strict=True)
         for gradient, weight, up, scaling, (own, own_gradient) in layers:
             if gradient is None:  # nobody read this layer's output
@@ -131,9 +131,9 @@ class _KeepShared(torch.autograd.Function):
             up_gradients.append((own @ gradient).mul_(scaling).t())
             if ctx.needs_input_grad[0]:
                 to_rows = gradient @ weight if to_rows is None else to_rows.addmm_(gradient, weight)
-        down_gradients = (inner_gradient @ rows).split(ranks)
+        down_gradients = torch.split(inner_gradient @ rows, ranks)
         if to_rows is not None:
-            to_rows.t().addmm_(torch.cat(downs).t(), inner_gradient)
+            to_rows.t().addmm_(torch.cat(tuple(downs)).t(), inner_gradient)
             to_rows = to_rows.view(ctx.shape)
         return to_rows, None, *(None for _ in weights), *down_gradients, *up_gradients
 
