@@ -8,6 +8,7 @@ Images, of which each copy counts, go as PyTorch has it.
 """
 
 import itertools
+import logging
 import mmap
 import pickle
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from weakref import WeakValueDictionary
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+logger = logging.getLogger(__name__)
 
 SLOT_BYTES = 1 << 20
 """Most bytes of a batch that goes through a slot. Room that is not used takes no memory."""
@@ -66,7 +69,7 @@ class BatchSlots:
         self._per_worker = prefetch_factor + 1
         # Of no file, so neither /dev/shm nor its limit (64 MB in many containers) has to do with it; a page is taken
         # when it is written to first.
-        self._memory: mmap.mmap | None = mmap.mmap(-1, max(1, num_workers * self._per_worker * SLOT_BYTES))
+        self._memory = _map_memory(max(1, num_workers * self._per_worker * SLOT_BYTES))
         self._num_sent = 0
         _SLOTS[self._number] = self
 
@@ -84,7 +87,7 @@ class BatchSlots:
         Returns:
             What to hand over instead: where it lies, or batch and note themselves where that is of no use.
         """
-        if self._memory is None or not isinstance(batch, dict) or not all(map(_is_sendable, _find_tensors(batch))):
+        if self._memory is None or not isinstance(batch, dict) or not _is_sendable(_find_tensors(batch)):
             return batch, note
         content = _converted(batch, Tensor, lambda tensor: _SentTensor(tensor.numpy()))
         packed = pickle.dumps((content, note), protocol=pickle.HIGHEST_PROTOCOL)
@@ -122,9 +125,20 @@ def _find_tensors(batch: dict[str, Any]) -> list[Tensor]:
     return found
 
 
-def _is_sendable(tensor: Tensor) -> bool:
-    is_plain = tensor.dtype in _SENDABLE and tensor.device.type == "cpu" and not tensor.requires_grad
-    return is_plain and tensor.nbytes < SLOT_BYTES
+def _is_sendable(tensors: list[Tensor]) -> bool:
+    are_plain = all(
+        tensor.dtype in _SENDABLE and tensor.device.type == "cpu" and not tensor.requires_grad for tensor in tensors
+    )
+    return are_plain and sum(tensor.nbytes for tensor in tensors) < SLOT_BYTES
+
+
+def _map_memory(size: int) -> mmap.mmap | None:
+    """Return memory that forks of this process share; nothing where the system promises no more than it has."""
+    try:
+        return mmap.mmap(-1, size)
+    except OSError as error:
+        logger.debug("batches take the way through shared tensors: %s", error)
+        return None
 
 
 def _converted(

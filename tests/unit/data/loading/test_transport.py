@@ -61,6 +61,14 @@ def test_workers_that_are_no_forks_send_as_pytorch_has_it():
     assert there.send(batch, 0, "note") == (batch, "note")
 
 
+def test_memory_that_cannot_be_had_is_done_without(monkeypatch):
+    def refuse(*_):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr("mmap.mmap", refuse)
+    assert BatchSlots(64, 16).send({"ids": torch.tensor([1])}, 0)[1] is None
+
+
 class Numbers(Dataset):
     def __init__(self, slots):
         self.slots = slots

@@ -4,12 +4,14 @@ import signal
 import pytest
 
 from tests.unit.training.io.sources import Rows, die, feed_of, hang, plan_of, refuse
+from tunesmith.data.collators import build_collator
 from tunesmith.runtime.open_files import OpenFileLimit
 from tunesmith.training.io import bounds, failures
 from tunesmith.training.io.bounds import Demand
 from tunesmith.training.io.failures import FeedError
+from tunesmith.training.io.feed import BatchFeed
 from tunesmith.training.io.pipe import WorkerPipe
-from tunesmith.training.io.settings import LoaderSettings
+from tunesmith.training.io.settings import LoaderPolicy, LoaderSettings
 from tunesmith.training.io.tuner import Change
 
 
@@ -72,6 +74,24 @@ def test_an_epoch_left_in_the_middle_leaves_nothing_to_the_next(opened):
     take_all(feed, 3)
     feed.open(plan_of(4)[::-1])
     assert take_all(feed, 4) == plan_of(4)[::-1]
+
+
+@pytest.mark.processes
+def test_batches_of_tensors_are_those_of_the_plan_through_every_change():
+    policy = LoaderPolicy(start=LoaderSettings(2, 3))
+    feed = BatchFeed(Rows(num_rows=120), build_collator("padded", pad_token_id=0), policy)
+    taken, expected = [], []
+    for plan in (plan_of(30), plan_of(60)[::-1], plan_of(20)):  # the first two are left in the middle
+        feed.open(plan)
+        for position in range(20):
+            if position == 10:
+                feed._wanted = Change(LoaderSettings(3, 1), "the test says so")
+            taken.append(feed.take(position))
+        expected += plan[:20]
+    feed.close()
+    # Only now: what was received stays as it was, whatever came after it.
+    assert [batch["row_ids"].tolist() for batch in taken] == expected
+    assert all(batch["input_ids"].tolist() == [[5, 6, 7]] * 2 for batch in taken)
 
 
 @pytest.mark.processes
