@@ -13,7 +13,7 @@ from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.io.device_copies import DeviceCopies
 from tunesmith.training.io.settings import LoaderPolicy, LoaderSettings
 from tunesmith.training.loaders import ProcessBatches, build_loader
-from tunesmith.training.monitoring.account import CudaEvents, TimeAccount
+from tunesmith.training.monitoring.account import DATA, CudaEvents, TimeAccount
 
 pytestmark = pytest.mark.gpu
 
@@ -111,6 +111,23 @@ def test_looking_ahead_changes_no_number(gpu, tmp_path, workers):
         trainer.train()
         found.append(weights(model))
     assert largest_difference(*found) < 1e-6
+
+
+class SlowRows(list):
+    """Rows that take 20 ms each."""
+
+    def __getitem__(self, row):
+        time.sleep(0.02)
+        return super().__getitem__(row)
+
+
+def test_waiting_is_seen_although_batches_are_fetched_while_the_device_works(gpu, tmp_path):
+    trainer = tiny_trainer(tmp_path, uneven_rows(60), model=tiny_model("llama"), use_cpu=False)
+    trainer.train_dataset = SlowRows(trainer.train_dataset)
+    trainer.train()
+    seconds = trainer.meter.phase_seconds.seconds[0]
+    assert seconds[DATA] > 0.5 * 60 * 0.02
+    assert min(seconds) >= 0
 
 
 def test_a_step_that_does_not_fit_is_done_in_parts(gpu, tmp_path, caplog):

@@ -3,7 +3,7 @@
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from tunesmith.training.io.failures import (
     describe_failure,
     describe_silence,
 )
-from tunesmith.training.io.feed import fit_to_open_files, share_by_name
+from tunesmith.training.io.feed import Work, fit_to_open_files, share_by_name
 from tunesmith.training.io.making import RowMarks, WorkerStart
 from tunesmith.training.io.pipe import DELIVERY_ERRORS
 from tunesmith.training.io.settings import LoaderPolicy, LoaderSettings
@@ -103,15 +103,15 @@ class StreamFeed:
                 raise self._error
             yield self._ahead.popleft() if self._ahead else self._fetch()
 
-    def look_ahead(self, most: int, is_time: Callable[[], bool]) -> list[Batch]:
+    def look_ahead(self, most: int, work: Work) -> list[Batch]:
         """Fetch batches that come next while the device is busy anyway, and return those that are new.
 
         Args:
             most: Batches to have ahead at most.
-            is_time: Asked before each batch; false when the device has nothing left to do.
+            work: What the device is busy with; nothing is begun once it is done.
         """
         fetched = []
-        while self._error is None and len(self._ahead) < most and is_time():
+        while self._error is None and len(self._ahead) < most and not work.is_done():
             try:
                 batch = self._fetch()
             except FeedError as error:  # all processes have to hear of it at the same place: when it is due

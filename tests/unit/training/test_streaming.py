@@ -5,7 +5,7 @@ import pytest
 
 from tests.unit.data.streaming.files import rows_of, text_spec, write_file
 from tests.unit.data.streaming.sources import text_source
-from tests.unit.training.io.sources import die, hang, refuse
+from tests.unit.training.io.sources import Busy, die, hang, refuse
 from tunesmith.data.account import Tally
 from tunesmith.data.collators import build_collator
 from tunesmith.data.streaming.loader import StreamLoader
@@ -137,8 +137,7 @@ def test_batches_fetched_ahead_come_in_their_turn(source):
     rows = []
     for number, batch in enumerate(islice(feed, 12)):
         rows.append(batch["row_ids"].tolist())
-        asked = iter([True] * (number % 4) + [False])
-        feed.look_ahead(2, lambda asked=asked: next(asked))
+        feed.look_ahead(2, Busy(number % 4))
     assert rows == rows_without_workers(source, 1, 12)
     assert [batch["row_ids"].tolist() for batch in islice(feed, 3)] == rows[:3]  # none of them was used
 
@@ -147,8 +146,8 @@ def test_trouble_ahead_is_told_when_the_batch_is_due(source):
     feed = feed_with(source, Troubled(refuse, at=3), max_restarts=0)
     batches = iter(feed)
     next(batches)
-    assert len(feed.look_ahead(4, lambda: True)) == 1
-    assert feed.look_ahead(4, lambda: True) == []
+    assert len(feed.look_ahead(4, Busy())) == 1
+    assert feed.look_ahead(4, Busy()) == []
     next(batches)
     with pytest.raises(FeedError, match="the picture is broken"):
         next(batches)

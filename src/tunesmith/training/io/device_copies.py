@@ -1,4 +1,7 @@
-"""Copies batches to the device while it computes: on a stream of its own, from page-locked memory."""
+"""What happens while a CUDA device computes: batches are copied to it, and it is known when it has nothing left to do.
+
+Copies go on a stream of their own, from page-locked memory.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -43,3 +46,27 @@ class DeviceCopies:
     def clear(self) -> None:
         """Forget copies that nobody takes, such as those of an epoch that was left."""
         self._started.clear()
+
+
+class DeviceWork:
+    """All that a CUDA device was given to do until now."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream = torch.cuda.current_stream(device)
+        self._end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        self._end.record(self._stream)  # type: ignore[no-untyped-call]
+
+    def is_done(self) -> bool:
+        """Return whether it is done."""
+        done: bool = self._end.query()  # type: ignore[no-untyped-call]
+        return done
+
+    def idle_seconds(self) -> float:
+        """Return for how long it has been done, with nothing new to do; 0 while it is not."""
+        if not self.is_done():
+            return 0.0
+        now = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        now.record(self._stream)  # type: ignore[no-untyped-call]
+        now.synchronize()  # type: ignore[no-untyped-call]  # there is nothing before it to wait for
+        idle: float = self._end.elapsed_time(now) / 1000  # type: ignore[no-untyped-call]
+        return idle

@@ -18,7 +18,7 @@ from tunesmith.objectives.means import mean_tensors
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.callbacks.guards import StepRecord
 from tunesmith.training.checkpoints import checkpoint_path
-from tunesmith.training.io.device_copies import DeviceCopies
+from tunesmith.training.io.device_copies import DeviceCopies, DeviceWork
 from tunesmith.training.io.failures import FeedError
 from tunesmith.training.io.feed import BatchFeed
 from tunesmith.training.io.halving import (
@@ -305,11 +305,15 @@ class FedTrainer(Trainer):
                 failure = error
 
     def _look_ahead(self, copies: DeviceCopies, feed: BatchFeed | StreamFeed) -> None:
-        """Fetch the next step's batches, and copy them, while the GPU works on this step's backward pass."""
-        done = torch.cuda.current_stream(self.args.device).record_event()
+        """Fetch the next step's batches, and copy them, while the GPU works on this step's backward pass.
+
+        Where that takes longer than the backward pass, the GPU waits for data, although it is the optimizer's turn.
+        """
+        work = DeviceWork(self.args.device)
         copies.clear()
-        for batch in feed.look_ahead(self.args.gradient_accumulation_steps, lambda: not done.query()):
+        for batch in feed.look_ahead(self.args.gradient_accumulation_steps, work):
             copies.start(batch)
+        self.meter.account.move(work.idle_seconds(), "optimizer", "data")
 
     def _run_whole(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None) -> Tensor:
         account = self.meter.account

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -34,6 +34,18 @@ from tunesmith.training.io.tuner import Change, Taken, Tuner
 from tunesmith.training.io.watchdog import make_stack_folder, watch_workers
 
 logger = logging.getLogger(__name__)
+
+
+class Work(Protocol):
+    """What a device was given to do, of which it will be done at some time."""
+
+    def is_done(self) -> bool:
+        """Return whether it is."""
+        ...
+
+    def idle_seconds(self) -> float:
+        """Return for how long; 0 while it is not."""
+        ...
 
 
 @dataclass(slots=True)
@@ -78,7 +90,7 @@ class BatchFeed:
         self._plan: BatchPlan = []
         self._position = 0
         self._pipes: list[WorkerPipe] = []
-        self._ahead: deque[MadeBatch] = deque()
+        self._ahead: deque[tuple[MadeBatch, float]] = deque()
         self._error: FeedError | None = None
         self._wanted: Change | None = None
         self._restarts = Restarts(policy.max_restarts)
@@ -111,20 +123,22 @@ class BatchFeed:
         if self._error is not None and not self._ahead:
             raise self._error
         started = time.perf_counter()
-        made = self._ahead.popleft() if self._ahead else self._wait_for(position)
-        self._note(made, started)
+        made, idle = self._ahead.popleft() if self._ahead else (self._wait_for(position), 0.0)
+        self._note(made, time.perf_counter() - started + idle)
         self._position += 1
         return made.batch
 
-    def look_ahead(self, most: int, is_time: Callable[[], bool]) -> list[Any]:
+    def look_ahead(self, most: int, work: Work) -> list[Any]:
         """Fetch batches that come next while the device is busy anyway, and return those that are new.
+
+        Where one takes longer than the device is busy, the rest of the time counts as waited for.
 
         Args:
             most: Batches to have ahead at most; none beyond the end of the epoch.
-            is_time: Asked before each batch; false when the device has nothing left to do.
+            work: What the device is busy with; nothing is begun once it is done.
         """
         fetched = []
-        while self._error is None and len(self._ahead) < most and is_time():
+        while self._error is None and len(self._ahead) < most and not work.is_done():
             position = self._position + len(self._ahead)
             if position >= len(self._plan) or self._wanted is not None:
                 break
@@ -133,7 +147,7 @@ class BatchFeed:
             except FeedError as error:  # all processes have to hear of it at the same place: when it is due
                 self._error = error
                 break
-            self._ahead.append(made)
+            self._ahead.append((made, work.idle_seconds()))
             fetched.append(made.batch)
         return fetched
 
@@ -188,7 +202,7 @@ class BatchFeed:
         made = self._maker.make((position, self._plan[position]))
         return made._replace(batch=_pinned(made.batch)) if self.policy.pins_memory else made
 
-    def _note(self, made: MadeBatch, started: float) -> None:
+    def _note(self, made: MadeBatch, waited: float) -> None:
         if made.position != self._position:
             raise FeedError(f"batch {made.position + 1} came where {self._position + 1} was due")
         now = time.perf_counter()
@@ -197,7 +211,7 @@ class BatchFeed:
         self.record.made_cpu_seconds += made.cpu_seconds
         self._restarts.note_batch()
         if self._tuner is not None and self._handed_over is not None:
-            taken = Taken(now - started, now - self._handed_over, made.seconds, made.cpu_seconds)
+            taken = Taken(waited, now - self._handed_over, made.seconds, made.cpu_seconds)
             self._wanted = self._tuner.observe(taken) or self._wanted
         self._handed_over = now
 

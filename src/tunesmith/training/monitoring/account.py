@@ -111,6 +111,11 @@ class TimeAccount:
             self._pending.append((ended, self._mark, mark))
         self._mark = mark if begun in _ON_DEVICE else None
 
+    def move(self, seconds: float, measured_as: Phase, was: Phase) -> None:
+        """Count time for another phase than the one under way, in which its border cannot be seen."""
+        self._seconds[measured_as] -= seconds
+        self._seconds[was] += seconds
+
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Leave out what is not part of training, such as an evaluation."""

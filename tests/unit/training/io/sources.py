@@ -68,3 +68,18 @@ def plan_of(num_batches, size=2):
 def feed_of(dataset, workers=0, prefetch=2, **policy):
     settings = LoaderSettings(workers, prefetch)
     return BatchFeed(dataset, ids_of, LoaderPolicy(start=settings, **policy))
+
+
+class Busy:
+    """A device that is at work until it was asked some times, and then has been idle for a while."""
+
+    def __init__(self, times=1 << 30, idle=0.0):
+        self.times = times
+        self.idle = idle
+
+    def is_done(self):
+        self.times -= 1
+        return self.times < 0
+
+    def idle_seconds(self):
+        return self.idle

@@ -1,9 +1,10 @@
 import errno
 import signal
+from types import SimpleNamespace
 
 import pytest
 
-from tests.unit.training.io.sources import Rows, die, feed_of, hang, plan_of, refuse
+from tests.unit.training.io.sources import Busy, Rows, die, feed_of, hang, plan_of, refuse
 from tunesmith.data.collators import build_collator
 from tunesmith.runtime.open_files import OpenFileLimit
 from tunesmith.training.io import bounds, failures
@@ -233,26 +234,37 @@ def test_batches_fetched_ahead_come_in_their_turn(opened, workers):
         taken.append(feed.take(position))
         if position == 7:
             feed._wanted = Change(LoaderSettings(1, 2), "the test says so")
-        asked = iter([True] * (position % 4) + [False])
-        feed.look_ahead(2, lambda asked=asked: next(asked))
+        feed.look_ahead(2, Busy(position % 4))
     assert taken == plan_of(30)
-    assert feed.look_ahead(2, lambda: True) == []
+    assert feed.look_ahead(2, Busy()) == []
 
 
 def test_no_more_is_fetched_ahead_than_wanted_or_than_there_is(opened):
     feed = opened(Rows(), num_batches=4)
     feed.take(0)
-    assert feed.look_ahead(2, lambda: True) == plan_of(4)[1:3]
-    assert feed.look_ahead(2, lambda: True) == []
-    assert feed.look_ahead(9, lambda: True) == plan_of(4)[3:]
+    assert feed.look_ahead(2, Busy()) == plan_of(4)[1:3]
+    assert feed.look_ahead(2, Busy()) == []
+    assert feed.look_ahead(9, Busy()) == plan_of(4)[3:]
     feed.open(plan_of(4)[::-1])
     assert feed.take(0) == plan_of(4)[3]
+
+
+@pytest.mark.parametrize(("idle", "waited"), [(0.0, 0.0), (0.25, 0.25)])
+def test_what_the_device_waits_for_is_seen_in_batches_fetched_ahead(opened, idle, waited):
+    feed = opened(Rows(), tunes_workers=True)
+    seen = []
+    feed._tuner = SimpleNamespace(observe=seen.append)
+    feed.take(0)
+    feed.look_ahead(1, Busy(idle=idle))
+    feed.take(1)
+    assert seen[0].waited == pytest.approx(waited, abs=0.05)
+    assert seen[0].made < 0.05
 
 
 def test_trouble_ahead_is_told_when_the_batch_is_due(opened):
     feed = opened(Rows(trouble={5: refuse}), max_restarts=0)
     feed.take(0)
-    assert feed.look_ahead(3, lambda: True) == plan_of(2)[1:]
+    assert feed.look_ahead(3, Busy()) == plan_of(2)[1:]
     assert feed.take(1) == plan_of(2)[1]
     with pytest.raises(FeedError, match="failed at row 5"):
         feed.take(2)

@@ -110,6 +110,16 @@ def test_what_the_device_has_not_done_yet_comes_later():
     assert len(device.released) == 3
 
 
+def test_time_without_work_inside_of_a_phase_of_the_device_can_be_counted_as_waiting():
+    clock, device = Clock(), Device()
+    account = TimeAccount(clock, device)
+    account.enter("optimizer")
+    account.move(3.0, "optimizer", "data")  # the device had nothing to do for so long before the optimizer began
+    device.now = 5.0
+    account.enter("other")
+    assert account.take() == seconds(data=3.0, optimizer=2.0)
+
+
 def test_marks_come_from_the_device_where_there_is_one():
     assert find_events(torch.device("cpu")) is None
     assert isinstance(find_events(torch.device("cuda")), CudaEvents)
