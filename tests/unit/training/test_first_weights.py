@@ -95,6 +95,17 @@ def test_a_loftq_run_is_resumed_where_it_was(folder, tmp_path):
     torch.testing.assert_close(logits(resumed.trainer.model), logits(whole.trainer.model), atol=0, rtol=0)
 
 
+def test_eva_begins_in_the_inputs_of_compressed_layers_too(folder, tmp_path):
+    pytest.importorskip("bitsandbytes")
+    settings = {"quantization_bit": 4, "lora_rank": 4, "learning_rate": 0.0, "max_steps": 1}
+    run(folder, tmp_path / "plain", **settings)
+    run(folder, tmp_path / "eva", **settings, init_lora_weights="eva")
+    name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
+    by_chance, found = (load_file(tmp_path / out / "adapter_model.safetensors")[name] for out in ("plain", "eva"))
+    assert not torch.allclose(by_chance, found)
+    torch.testing.assert_close(found @ found.t(), torch.eye(4), atol=1e-4, rtol=0)  # directions at right angles
+
+
 def test_eva_needs_as_many_tokens_as_directions(folder, tmp_path):
     with pytest.raises(ModelError, match=r"eva needs batches with at least 32 learnt tokens"):
         run(folder, tmp_path, init_lora_weights="eva", lora_rank=32, per_device_train_batch_size=1, cutoff_len=24)

@@ -58,6 +58,8 @@ def compute_first_weights(
     if config.init_lora_weights == "loftq":
         assert read_exact is not None, "LoftQ compares with exact weights"
         return _begin_in_loss_of_bits(model, read_exact)
+    if config.init_lora_weights == "eva":
+        return _begin_in_inputs(model, batches, measure)
     layers = _linear_layers(model, config.init_lora_weights)
     match config.init_lora_weights:
         case "pissa":
@@ -69,8 +71,6 @@ def compute_first_weights(
             _measure_gradients(layers, batches, measure)
             settings = LoraGAConfig()
             _begin_in_weights(model, layers, lambda layer: layer.lora_ga_init(ADAPTER, settings))
-        case "eva":
-            _begin_in_inputs(model, layers, batches, measure)
     return f"init_lora_weights: {config.init_lora_weights} set the first weights of {len(layers)} adapters"
 
 
@@ -145,13 +145,13 @@ def _measure_gradients(
             base.weight.requires_grad_(False)
 
 
-def _begin_in_inputs(
-    model: KeptAdapter,
-    layers: Mapping[str, PeftLoraLinear],
-    batches: Sequence[Batch],
-    measure: Callable[[Batch], Tensor],
-) -> None:
-    """Set A to the main directions of each layer's inputs (EVA). Ranks stay as they are set."""
+def _begin_in_inputs(model: KeptAdapter, batches: Sequence[Batch], measure: Callable[[Batch], Tensor]) -> str:
+    """Set A to the main directions of each layer's inputs (EVA), be its weight compressed or not.
+
+    Ranks stay as they are set.
+    """
+    _linear_layers(model, "eva")
+    layers = {name: module for name, module in model.named_modules() if isinstance(module, LoraLayer) and module.lora_A}
     largest = max(layer.r[ADAPTER] for layer in layers.values())
     # peft goes round the batches until the directions settle; batches with fewer tokens than directions never add any.
     usable = [dict(batch) for batch in batches if int((batch["labels"] != -100).sum()) >= largest]
@@ -175,6 +175,7 @@ def _begin_in_inputs(
         for name, down in directions.items():
             weight = layers[name].lora_A[ADAPTER].weight
             weight.copy_(down.to(weight.dtype))
+    return f"init_lora_weights: eva set the first weights of {len(layers)} adapters"
 
 
 @torch.no_grad()

@@ -64,7 +64,7 @@ def add_adapter(
     if isinstance(peft_config, LoraConfig):
         _check_patterns(wrapped, config)
     kept = keep_adapter(wrapped, record, begins=config.init_lora_weights if kind == "lora" else "default")
-    return kept, targets.notes
+    return kept, (*targets.notes, *_note_untied(model, config, copies))
 
 
 def _resolve_places(model: PreTrainedModel, config: AdapterConfig, method: PeftMethod) -> LoraTargets:
@@ -186,6 +186,14 @@ def _touches_tied_weights(model: PreTrainedModel, names: Sequence[str]) -> bool:
         return False
     ends = (model.get_input_embeddings(), model.get_output_embeddings())
     return any(module is end for name, module in model.named_modules() if name in names for end in ends)
+
+
+def _note_untied(model: PreTrainedModel, config: AdapterConfig, copies: Sequence[str]) -> Iterator[str]:
+    if config.finetuning_type != "lora" and _touches_tied_weights(model, copies):
+        yield (
+            "embedding and head shared their weights and do not any more: only beside LoRA can they be trained as one. "
+            "The merged model is larger by one of them"
+        )
 
 
 def _one_line(error: Exception) -> str:

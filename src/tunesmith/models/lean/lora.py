@@ -42,7 +42,9 @@ class LeanLoraLinear(PeftLoraLinear):
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Return the layer's output. Shape [..., outputs]."""
         is_plain = not args and not kwargs
-        if is_plain and self.shared is not None and (product := self.shared.find_product(self, x)) is not None:
+        # A compiler follows no tensors from one layer to the next by way of an object.
+        shared = None if torch.compiler.is_compiling() else self.shared
+        if is_plain and shared is not None and (product := shared.find_product(self, x)) is not None:
             return product
         factors = find_factors(self, x) if is_plain else None
         if factors is None:
@@ -69,7 +71,7 @@ def find_plain_adapter(layer: PeftLoraLinear) -> str | None:
     base, names = layer.base_layer, layer.active_adapters
     if len(names) != 1:
         return None
-    (name,) = names
+    name: str = names[0]
     if name not in layer.lora_A or name in layer.lora_variant or layer.lora_bias[name]:
         return None
     if layer.training and not isinstance(layer.lora_dropout[name], nn.Identity):

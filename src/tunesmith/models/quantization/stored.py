@@ -6,7 +6,9 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 from transformers import CompressedTensorsConfig, FineGrainedFP8Config, Mxfp4Config, PreTrainedConfig
+from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
+from tunesmith.config.peft_methods import PEFT_METHODS
 from tunesmith.errors import MissingDependencyError, ModelError
 
 Reading = Literal["compressed", "exact"]
@@ -56,6 +58,8 @@ class StoredWeights:
 
     kind: StoredKind
     bits: int | None
+    method: str
+    """Its `quant_method`."""
 
     @property
     def title(self) -> str:
@@ -68,20 +72,29 @@ def find_stored_weights(model_config: PreTrainedConfig) -> StoredWeights | None:
     settings = model_config.to_dict().get("quantization_config")
     if not settings:
         return None
-    method = str(settings.get("quant_method") or "bitsandbytes")
+    method = settings.get("quant_method")
+    if method is None and (settings.get("load_in_4bit") or settings.get("load_in_8bit")):
+        method = "bitsandbytes"  # which did not say so at first
+    method = str(method)
     kind = KINDS.get(method, StoredKind(method, "compressed"))
     bits = settings.get("bits")
     if method == "bitsandbytes":
         bits = 8 if settings.get("load_in_8bit") else 4
-    return StoredWeights(kind, bits if isinstance(bits, int) else None)
+    return StoredWeights(kind, bits if isinstance(bits, int) else None, method)
 
 
 def check_readable(stored: StoredWeights) -> None:
-    """Refuse a checkpoint whose library is missing.
+    """Refuse a checkpoint that cannot be read here; transformers would take unknown weights for exact ones.
 
     Raises:
+        ModelError: The installed transformers does not know this way of storing weights.
         MissingDependencyError: Some module is not installed.
     """
+    if stored.method not in {*KINDS, *AUTO_QUANTIZATION_CONFIG_MAPPING}:
+        raise ModelError(
+            f"model_name_or_path: its config.json says that the weights are stored as quant_method: {stored.method}, "
+            "which the installed transformers cannot read. Name the 16-bit model, or update transformers."
+        )
     missing = [package for module, package in stored.kind.modules.items() if find_spec(module) is None]
     if missing:
         raise MissingDependencyError(
@@ -91,11 +104,17 @@ def check_readable(stored: StoredWeights) -> None:
 
 
 def check_trainable(stored: StoredWeights, finetuning_type: str) -> None:
-    """Refuse to train compressed weights themselves.
+    """Refuse to train compressed weights themselves, or beside them what computes with exact ones.
 
     Raises:
-        ModelError: They stay compressed, and something else than an adapter would be trained.
+        ModelError: They stay compressed, and something else than a fitting adapter would be trained.
     """
+    method = PEFT_METHODS.get(finetuning_type)
+    if stored.method == "bitsandbytes" and method is not None and method.needs_exact_weights:
+        raise ModelError(
+            f"finetuning_type: {finetuning_type} computes with the frozen weights themselves, and these are stored as "
+            f"{stored.title}. Set finetuning_type: lora, or name the 16-bit model."
+        )
     if stored.kind.reading == "compressed" and finetuning_type in ("full", "freeze"):
         raise ModelError(
             f"finetuning_type: {finetuning_type} would train weights that are stored as {stored.title}, whose values "

@@ -18,7 +18,8 @@ def find_end_names(model: PreTrainedModel) -> tuple[str, ...]:
 def train_new_rows(config: AdapterConfig, model: PreTrainedModel) -> AdapterConfig:
     """Return the settings of an adapter that trains and saves the rows of new tokens, beside what it was to train.
 
-    Ends that share their weights are trained as one; ends that get an adapter of their own are left to it.
+    Ends that share their weights are trained as one beside LoRA; peft can do that with no other method, so that beside
+    those each end is trained for itself. Ends that get an adapter of their own are left to it.
 
     Args:
         config: Of the run.
@@ -27,7 +28,7 @@ def train_new_rows(config: AdapterConfig, model: PreTrainedModel) -> AdapterConf
     if config.finetuning_type in ("full", "freeze"):
         return config
     names = _full_names(model)
-    if model.config.get_text_config().tie_word_embeddings:
+    if model.config.get_text_config().tie_word_embeddings and config.finetuning_type == "lora":
         names = names[:1]
     named = {*config.additional_target, *config.lora_target}
     missing = tuple(name for name in names if named.isdisjoint({name, name.rpartition(".")[2]}))

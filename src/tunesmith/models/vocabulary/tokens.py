@@ -38,9 +38,16 @@ def read_new_tokens(config: ModelConfig) -> NewTokens:
     """Return the tokens that the settings add.
 
     Raises:
-        ModelError: The file with descriptions cannot be read, or holds something else.
+        ModelError: The file with descriptions cannot be read, or holds something else, or describes a token by nothing
+            that is to begin from its description.
     """
     descriptions = _read_descriptions(config.new_special_tokens_config)
+    empty = [token for token, description in descriptions.items() if not description.strip()]
+    if empty and config.init_special_tokens.startswith("desc"):
+        raise ModelError(
+            f"new_special_tokens_config: {empty[0]!r} has no words, and init_special_tokens: "
+            f"{config.init_special_tokens} begins from them. Describe it."
+        )
     controls = dict.fromkeys((*config.add_special_tokens, *descriptions))
     both = [token for token in config.add_tokens if token in controls]
     if both:

@@ -135,3 +135,14 @@ def test_names_and_settings_are_those_that_vllm_reads(tmp_path):
     assert saved["modules_to_save"] is None
     assert saved["use_dora"] is False
     assert set(saved["target_modules"]) == {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+
+
+@pytest.mark.parametrize("kind", ["ia3", "oft"])
+def test_tied_ends_that_come_apart_are_announced(kind):
+    made = adapt(finetuning_type=kind, additional_target=("embed_tokens",))
+    assert any(note.startswith("embedding and head shared their weights and do not any more") for note in made.notes)
+
+
+def test_tied_ends_stay_one_beside_lora():
+    made = adapt(additional_target=("embed_tokens",))
+    assert not any("shared their weights" in note for note in made.notes)

@@ -93,6 +93,18 @@ def test_joining_can_be_left_out(joint_calls: list[int]) -> None:
     assert joint_calls == []
 
 
+def test_a_compiler_sees_layers_that_know_nothing_of_each_other(
+    joint_calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = lora_model()
+    use_lean_layers(model)
+    loss, _ = loss_and_gradients(model)
+    assert joint_calls == [3, 2] * 2
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    torch.testing.assert_close(loss_and_gradients(model)[0], loss)
+    assert joint_calls == [3, 2] * 2
+
+
 def test_nothing_of_a_step_is_held_after_it() -> None:
     model = lora_model()
     use_lean_layers(model)

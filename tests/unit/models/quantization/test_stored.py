@@ -73,10 +73,27 @@ def test_a_missing_library_is_named():
         check_readable(stored)
 
 
+@pytest.mark.parametrize(
+    ("settings", "method"),
+    [({"quant_method": "modelopt"}, "modelopt"), ({"quant_method": ["a"]}, r"\['a'\]"), ({"bits": 4}, "None")],
+)
+def test_a_way_of_storing_that_is_not_known_is_refused(run_config, model_folder, settings, method):
+    mark(model_folder, **settings)
+    with pytest.raises(ModelError, match=f"stored as quant_method: {method}, which the installed transformers cannot"):
+        load(run_config(model_name_or_path=str(model_folder)))
+
+
 def test_full_tuning_of_compressed_weights_is_refused(run_config, model_folder):
     mark(model_folder, quant_method="gptq", bits=4)
     config = run_config(model_name_or_path=str(model_folder), finetuning_type="full")
     with pytest.raises(ModelError, match="finetuning_type: full would train weights that are stored as 4-bit GPTQ"):
+        load(config)
+
+
+def test_a_method_that_computes_with_the_weights_themselves_is_refused_beside_compressed_ones(run_config, model_folder):
+    mark(model_folder, quant_method="bitsandbytes", load_in_4bit=True)
+    config = run_config(model_name_or_path=str(model_folder), finetuning_type="lokr")
+    with pytest.raises(ModelError, match="lokr computes with the frozen weights themselves, and these are stored as 4"):
         load(config)
 
 

@@ -48,6 +48,7 @@ def test_ends_are_found_by_name():
         (False, {"additional_target": ("lm_head",)}, ("lm_head", "model.embed_tokens")),
         (False, {"lora_target": ("q_proj", "embed_tokens")}, ("lm_head",)),
         (True, {"additional_target": ("embed_tokens",)}, ("embed_tokens",)),
+        (True, {"finetuning_type": "ia3"}, ("model.embed_tokens", "lm_head")),  # which peft cannot train as one
         (True, {"finetuning_type": "full"}, ()),
     ],
 )

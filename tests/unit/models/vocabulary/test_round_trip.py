@@ -17,11 +17,21 @@ from tunesmith.training.run import run_training
 TEXT = "Say 好的 twice.<|a|>"
 
 
-@pytest.mark.parametrize("settings", [{"tied": True}, {"tied": False}, {"tied": True, "quantization_bit": 4}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"tied": True},
+        {"tied": False},
+        {"tied": True, "quantization_bit": 4},
+        {"tied": True, "finetuning_type": "vera", "lora_rank": None},
+    ],
+    ids=str,
+)
 def test_a_moved_adapter_with_new_tokens_gives_the_same_logits_merged_and_loaded_again(tmp_path, settings):
     tied = settings["tied"]
     more = {key: value for key, value in settings.items() if key != "tied"}
-    if more:
+    is_compressed = "quantization_bit" in more
+    if is_compressed:
         pytest.importorskip("bitsandbytes")
     write_model(tmp_path / "model", tied=tied)
     write_dataset(tmp_path / "data", num_rows=8)
@@ -46,14 +56,15 @@ def test_a_moved_adapter_with_new_tokens_gives_the_same_logits_merged_and_loaded
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32)
     assert AutoTokenizer.from_pretrained(tmp_path / "merged")(TEXT)["input_ids"] == ids[0].tolist()
     assert merged.config.vocab_size == merged.get_input_embeddings().weight.shape[0] == 448
-    assert (merged.get_input_embeddings().weight is merged.get_output_embeddings().weight) == tied
+    ends = merged.get_input_embeddings().weight, merged.get_output_embeddings().weight
+    assert (ends[0] is ends[1]) == (tied and "finetuning_type" not in more)  # only beside LoRA can they stay one
     with torch.no_grad():
         expected, found = loaded.model(input_ids=ids).logits, merged(input_ids=ids).logits
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
-        if not more:  # beside exact weights, the trained model itself is the same too
+        if not is_compressed:  # beside exact weights, the trained model itself is the same too
             torch.testing.assert_close(trained.eval()(input_ids=ids).logits, expected, atol=1e-4, rtol=1e-4)
-    changed = (merged.get_input_embeddings().weight[421] - merged.get_input_embeddings().weight[447]).abs().max()
-    assert changed > 1e-3  # the row of the token has left that of the padding
+    for weight in ends:
+        assert (weight[421] - weight[447]).abs().max() > 1e-3  # the row of the token has left that of the padding
 
 
 def test_a_resumed_run_goes_on_with_its_rows(tmp_path):

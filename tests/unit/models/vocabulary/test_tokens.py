@@ -61,3 +61,10 @@ def test_a_file_of_something_else_is_refused(tmp_path, content, words):
 def test_a_word_that_is_described_as_a_control_token_is_refused():
     with pytest.raises(ModelError, match="'x' is a special token too"):
         read_new_tokens(ModelConfig(add_tokens=("x",), new_special_tokens_config={"x": "words"}))
+
+
+def test_a_token_that_begins_from_its_description_has_one():
+    described = {"<|a|>": "call a tool", "<|b|>": " "}
+    with pytest.raises(ModelError, match=r"new_special_tokens_config: '<\|b\|>' has no words, and init_special_tokens"):
+        read_new_tokens(ModelConfig(new_special_tokens_config=described, init_special_tokens="desc_init_w_noise"))
+    assert read_new_tokens(ModelConfig(new_special_tokens_config=described)).all == ("<|a|>", "<|b|>")

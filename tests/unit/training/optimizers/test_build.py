@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from tests.tiny.runs import tiny_run, write_dataset, write_model
+from tunesmith.config.optimizers import OPTIMIZER_INPUTS
+from tunesmith.config.rules.packages import _OPTIMIZERS
 from tunesmith.errors import ModelError
 from tunesmith.training.run import run_training
 
@@ -72,6 +74,26 @@ def test_two_steps_change_the_weights_and_a_resumed_run_ends_at_the_same(place, 
     assert moved > 1e-5
     for name, value in whole.items():
         torch.testing.assert_close(resumed[name], value, atol=1e-6, rtol=1e-5, msg=f"{name} differs")
+
+
+ON_CPU = [name for name in OPTIMIZER_INPUTS if not name.startswith("paged_") and name not in ("adalomo", "grokadamw")]
+"""Names of `optim` that run here and can go on; the others are refused on a CPU, or on resuming."""
+
+
+@SLOW
+@pytest.mark.parametrize("name", ON_CPU)
+def test_every_name_of_optim_goes_on_from_a_checkpoint_to_the_same_bits(place, tmp_path, name):
+    if name in _OPTIMIZERS and importlib.util.find_spec(_OPTIMIZERS[name]) is None:
+        pytest.skip(f"{_OPTIMIZERS[name]} is not installed")
+    out, settings = tmp_path / "out", {"optim": name, "max_steps": 3, "save_steps": 1}
+    if name == "lomo":
+        settings["max_grad_norm"] = 0
+    whole = weights_of(run(place, out, **settings))
+    for step in (2, 3):
+        shutil.rmtree(out / f"checkpoint-{step}")
+    resumed = weights_of(run(place, out, resume_from_checkpoint=True, **settings))
+    for key, value in whole.items():
+        torch.testing.assert_close(resumed[key], value, atol=0, rtol=0, msg=f"{name}: {key} differs")
 
 
 def run_start(place):
