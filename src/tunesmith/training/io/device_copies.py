@@ -54,7 +54,7 @@ class DeviceWork:
     def __init__(self, device: torch.device) -> None:
         self._stream = torch.cuda.current_stream(device)
         self._end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        self._end.record(self._stream)  # type: ignore[no-untyped-call]
+        self._end.record(self._stream)
 
     def is_done(self) -> bool:
         """Return whether it is done."""
@@ -66,7 +66,7 @@ class DeviceWork:
         if not self.is_done():
             return 0.0
         now = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        now.record(self._stream)  # type: ignore[no-untyped-call]
-        now.synchronize()  # type: ignore[no-untyped-call]  # there is nothing before it to wait for
-        idle: float = self._end.elapsed_time(now) / 1000  # type: ignore[no-untyped-call]
+        now.record(self._stream)
+        now.synchronize()  # there is nothing before it to wait for
+        idle: float = self._end.elapsed_time(now) / 1000
         return idle

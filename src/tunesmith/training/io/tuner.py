@@ -75,10 +75,13 @@ class Window:
     made: float = 0.0
     made_cpu: float = 0.0
     process_cpu: float = 0.0
+    least_waited: float = math.inf
+    """What the batch took that came fastest."""
 
     def add(self, taken: Taken) -> None:
         """Add one batch."""
         self.batches += 1
+        self.least_waited = min(self.least_waited, taken.waited)
         self.waited += taken.waited
         self.elapsed += taken.elapsed
         self.made += taken.made
@@ -88,6 +91,12 @@ class Window:
     def wait_share(self) -> float:
         """Share of the time spent waiting."""
         return self.waited / max(self.elapsed, 1e-9)
+
+    @property
+    def late_share(self) -> float:
+        """Share of the time by which batches came later than workers can send them: what every one takes stays."""
+        sending = self.batches * min(self.least_waited, _WORTH_SENDING_SECONDS)
+        return (self.waited - sending) / max(self.elapsed, 1e-9)
 
     @property
     def rate(self) -> float:
@@ -229,7 +238,7 @@ class Tuner:
         ceiling = self._ceiling
         if ceiling is not None and self.settings.num_workers == ceiling.workers and ceiling.is_outdated(window):
             self._ceiling = None
-        if window.wait_share > TARGET_WAIT:
+        if (window.late_share if self.settings.num_workers else window.wait_share) > TARGET_WAIT:
             self._late, self._idle = self._late + 1, 0
             patience = _PATIENCE if self.settings.num_workers else 1
             return self._grow(window) if self._late >= patience else None

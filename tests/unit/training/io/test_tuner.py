@@ -84,6 +84,14 @@ def test_the_least_number_of_workers_that_keeps_up_is_found(model, make, least):
     assert "the run waits" in run.log[0].reason
 
 
+def test_what_every_batch_takes_to_be_received_is_no_reason_for_a_change():
+    run = Run(model=0.02, make=0.05, receive=0.0015)
+    settings = run.go(300)
+    assert settings.num_workers == 3
+    run.go(2000)
+    assert len(run.log) == 1
+
+
 def test_workers_are_bounded_and_the_reason_says_by_what():
     run = Run(model=0.1, make=0.5, most=2)
     assert run.go(200).num_workers == 2
