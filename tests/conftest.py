@@ -1,8 +1,10 @@
 """Settings of every test: one thread, no network, no colour, no time lost."""
 
 import gc
+import logging
 import os
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,3 +79,14 @@ def uncompiled_flex(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(transformers_flex, "compile_friendly_flex_attention", run)
     monkeypatch.setattr(torch_flex, "_validate_device", lambda *tensors: None)
+
+
+@pytest.fixture(autouse=True)
+def _own_logging() -> Iterator[None]:
+    """Take back what a command that ran in the test's process chose to log, and where."""
+    root, ours = logging.getLogger(), logging.getLogger("tunesmith")
+    handlers, level = list(root.handlers), ours.level
+    yield
+    ours.setLevel(level)
+    for handler in [handler for handler in root.handlers if handler not in handlers]:
+        root.removeHandler(handler)

@@ -43,6 +43,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_console_that_is_not_one_of_utf8_shows_the_same_rows_with_the_same_ids(folder, capsys):
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii", "OMP_NUM_THREADS": "1"}

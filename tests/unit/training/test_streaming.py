@@ -172,6 +172,7 @@ def test_a_dead_worker_is_replaced_and_no_row_is_repeated_left_out_or_moved(sour
         assert take(again, 4) == rows_without_workers(source, 4, 28)[24:]
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_worker_that_dies_every_time_stops_the_run_with_its_row_and_signal(source, monkeypatch):
     feed = feed_with(source, build_collator("padded", pad_token_id=417), workers=1, max_restarts=0)
@@ -185,6 +186,7 @@ def test_a_worker_that_dies_every_time_stops_the_run_with_its_row_and_signal(sou
         take(feed, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_worker_that_hangs_shows_where_and_is_replaced(source, tmp_path, caplog):
     feed = feed_with(source, Troubled(hang, at=2, flag=tmp_path / "hung"), workers=1, timeout_seconds=500)

@@ -118,6 +118,7 @@ def test_a_killed_worker_is_named_with_row_and_signal_and_replaced(opened, tmp_p
     assert signal.getsignal(signal.SIGCHLD) is handler
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_row_that_kills_every_worker_stops_the_run(opened):
     feed = opened(Rows(trouble={9: die}), 2, max_restarts=1)
