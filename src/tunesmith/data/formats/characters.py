@@ -1,10 +1,12 @@
 r"""Texts that no tokenizer takes: halves of characters, which JSON can write (`"\ud83d"`) and UTF-8 cannot.
 
-They come from programs that cut text between the two halves of an emoji.
+They come from programs that cut text between the two halves of an emoji. And the noncharacter that marks text while it
+is rendered: it would be gone from what is trained.
 """
 
 import json
 
+from tunesmith.data.chat.literals import MARK
 from tunesmith.data.formats.fields import UnusableRowError
 from tunesmith.data.records import Conversation, Document, Feedback, Message, Preference, Record
 
@@ -13,7 +15,7 @@ def check_characters(record: Record) -> None:
     """Make sure that every text of a record is whole.
 
     Raises:
-        UnusableRowError: One holds half of a character.
+        UnusableRowError: One holds half of a character, or the noncharacter that stands for no text.
     """
     if isinstance(record, Document):
         _check(record.text, "text")
@@ -41,6 +43,8 @@ def _check(text: str, place: str) -> None:
     except UnicodeEncodeError as error:
         half = ascii(text[error.start])
         raise UnusableRowError("half of a character", f"{place}: {half} at character {error.start + 1}") from error
+    if MARK in text:
+        raise UnusableRowError("a noncharacter", f"{place}: {MARK!a} at character {text.index(MARK) + 1}")
 
 
 def _unescaped(json_text: str) -> str:

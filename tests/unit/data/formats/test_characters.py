@@ -48,3 +48,10 @@ def test_half_of_a_character_drops_the_row_and_is_named_with_its_place(formattin
     dropped = build_format(spec_of(formatting), stage)(values)
     assert dropped == Dropped("half of a character")
     assert dropped.detail == detail
+
+
+def test_the_noncharacter_that_marks_text_drops_the_row_and_does_not_vanish():
+    dropped = build_format(spec_of("text"), "pt")({"text": "ab\ufdd0c"})
+    assert dropped == Dropped("a noncharacter")
+    assert dropped.detail == "text: '\\ufdd0' at character 3"
+    assert build_format(spec_of("text"), "pt")({"text": "ab\ufdd1c"}) == Document("ab\ufdd1c")
