@@ -3,10 +3,12 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
+from tunesmith.runtime import memory
 from tunesmith.runtime.memory import (
     available_memory_bytes,
     cpu_quota,
@@ -144,6 +146,27 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
     assert count_page_faults("keep") < 1_000
     assert count_page_faults("return") > 100_000
+
+
+@pytest.mark.parametrize(
+    ("free_gib", "largest_allowed_mib", "kept_mib"),
+    [(16, 4096, 96), (16, 32, 32), (4, 4096, 32)],
+    ids=["ample memory", "an older glibc", "little memory"],
+)
+def test_blocks_of_logits_are_kept_where_there_is_room_for_gaps(monkeypatch, free_gib, largest_allowed_mib, kept_mib):
+    accepted = {}
+
+    def mallopt(parameter: int, value: int) -> int:
+        if parameter == -3 and value > largest_allowed_mib * MEBIBYTE:
+            return 0
+        accepted[parameter] = value
+        return 1
+
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.36"))
+    monkeypatch.setattr(memory, "available_memory_bytes", lambda: free_gib * 1024 * MEBIBYTE)
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=mallopt))
+    assert keep_freed_memory()
+    assert accepted == {-3: kept_mib * MEBIBYTE, -1: 2**31 - 1}
 
 
 def test_other_c_libraries_are_left_alone(monkeypatch):
