@@ -17,7 +17,7 @@ from tunesmith.data.records import Conversation, Dropped, Feedback, Message, Pre
 from tunesmith.data.tokenization.conversation import probe_rows
 from tunesmith.data.tokenization.encoded import EncodedRow, EncodingOptions, Truncation
 from tunesmith.data.tokenization.masks import learnt_pieces, trained_spans
-from tunesmith.data.tokenization.pieces import PieceEncoder, as_lists, build_piece_encoder
+from tunesmith.data.tokenization.pieces import Ids, PieceEncoder, build_piece_encoder
 from tunesmith.data.tokenization.truncation import TOO_LONG, Truncator, whole_characters
 
 SAME = Dropped("chosen and rejected are the same")
@@ -42,7 +42,7 @@ class _Side(NamedTuple):
 class _Tokens(NamedTuple):
     """A completion in ids."""
 
-    ids: list[int]
+    ids: Ids
     spans: list[int]
     """Learnt ranges, counted from the first token of the completion."""
 
@@ -63,7 +63,7 @@ class CompletionEncoder:
             raise TypeError("a completion encoder was given records without completions")
         plans = [self._render(record) for record in rated]
         texts = [side.pieces for plan in plans if not isinstance(plan, Dropped) for side in plan]
-        encoded = map(as_lists, self._pieces.encode(texts))
+        encoded = iter(self._pieces.encode(texts))
         result: list[list[EncodedRow] | Dropped] = []
         for record, plan in zip(rated, plans, strict=True):
             row = plan if isinstance(plan, Dropped) else self._build(record, plan, [next(encoded) for _ in plan])
@@ -96,30 +96,26 @@ class CompletionEncoder:
         pieces = learnt_pieces(segments, conversation.messages, only_last=False)
         return _Side(conversation, pieces, is_single) if len(pieces) > 1 else _NOTHING_TO_SCORE
 
-    def _build(
-        self, record: Preference | Feedback, sides: list[_Side], ids: list[list[list[int]]]
-    ) -> EncodedRow | Dropped:
-        if any(pieces[0] != ids[0][0] for pieces in ids):
+    def _build(self, record: Preference | Feedback, sides: list[_Side], ids: list[list[Ids]]) -> EncodedRow | Dropped:
+        if not all(np.array_equal(pieces[0], ids[0][0]) for pieces in ids):
             return _OTHER_PROMPT
         prompt, lost = ids[0][0], frozenset[Truncation]()
         # What follows the last end marker is never learnt, and nothing comes after it.
-        completions = [
-            _Tokens(list(chain.from_iterable(pieces[1:-1])), trained_spans([[], *pieces[1:-1]])) for pieces in ids
-        ]
-        if len(completions) == 2 and completions[0] == completions[1]:
+        completions = [_Tokens(np.concatenate(pieces[1:-1]), trained_spans([[], *pieces[1:-1]])) for pieces in ids]
+        if _are_same(completions):
             return SAME
         if len(prompt) + max(len(completion.ids) for completion in completions) > self._cutoff_len:
             cut = self._cut(prompt, sides, completions)
             if isinstance(cut, Dropped):
                 return cut
             prompt, completions, lost = cut
-            if len(completions) == 2 and completions[0] == completions[1]:
+            if _are_same(completions):
                 return SAME_CUT
         return _join(record, prompt, completions, lost)
 
     def _cut(
-        self, prompt: list[int], sides: list[_Side], completions: list[_Tokens]
-    ) -> tuple[list[int], list[_Tokens], frozenset[Truncation]] | Dropped:
+        self, prompt: Ids, sides: list[_Side], completions: list[_Tokens]
+    ) -> tuple[Ids, list[_Tokens], frozenset[Truncation]] | Dropped:
         """Make room in the prompt for the longer completion, then cut what of either is still too long."""
         longer = max(range(len(sides)), key=lambda place: len(completions[place].ids))
         lost: set[Truncation] = set()
@@ -127,7 +123,7 @@ class CompletionEncoder:
             fitted = self._truncator.fit(sides[longer].conversation, only_last=True)
             if isinstance(fitted, Dropped):
                 return fitted
-            prompt = fitted.input_ids[: fitted.trained_spans[0]].tolist()
+            prompt = fitted.input_ids[: fitted.trained_spans[0]]
             lost.update(fitted.truncation & {"prompt_cut", "turns_dropped"})
         room = self._cutoff_len - len(prompt)
         if room < 1:
@@ -157,22 +153,29 @@ class CompletionEncoder:
             if place < len(located) - 1 or piece.offsets[count][0] < marker_start:
                 losses.add("answer_cut")
             break
-        return _Tokens(list(chain.from_iterable(kept)), trained_spans([[], *kept])), losses
+        ids = np.array(list(chain.from_iterable(kept)), dtype=np.int32)
+        return _Tokens(ids, trained_spans([[], *kept])), losses
+
+
+def _are_same(completions: Sequence[_Tokens]) -> bool:
+    """Return whether there are two completions, with the same ids of which the same are learnt."""
+    if len(completions) < 2:
+        return False
+    one, other = completions
+    return np.array_equal(one.ids, other.ids) and one.spans == other.spans
 
 
 def _join(
-    record: Preference | Feedback, prompt: list[int], completions: list[_Tokens], lost: frozenset[Truncation]
+    record: Preference | Feedback, prompt: Ids, completions: list[_Tokens], lost: frozenset[Truncation]
 ) -> EncodedRow:
     """Return the prompt with all its completions as one row."""
-    ids, spans = list(prompt), list[int]()
-    ends = [len(prompt)]
+    ends, spans = [len(prompt)], list[int]()
     for completion in completions:
-        spans += [border + len(ids) for border in completion.spans]
-        ids += completion.ids
-        ends.append(len(ids))
+        spans += [border + ends[-1] for border in completion.spans]
+        ends.append(ends[-1] + len(completion.ids))
     signal = record.margin if isinstance(record, Preference) else float(record.is_desirable)
     return EncodedRow(
-        np.array(ids, dtype=np.int32),
+        np.concatenate([prompt, *(completion.ids for completion in completions)]),
         np.array(spans, dtype=np.int32),
         lost,
         prompt_end=ends[0],

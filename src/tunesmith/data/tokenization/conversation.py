@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
 
-import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from tunesmith.data.chat.render import RenderingRefusedError
 from tunesmith.data.chat.template import ChatTemplate
 from tunesmith.data.records import Conversation, Dropped, Message, Record
 from tunesmith.data.tokenization.encoded import EncodedRow, EncodingOptions
-from tunesmith.data.tokenization.masks import learnt_pieces, trained_spans
+from tunesmith.data.tokenization.masks import build_row, learnt_pieces
 from tunesmith.data.tokenization.pieces import Ids, PieceEncoder, build_piece_encoder
 from tunesmith.data.tokenization.truncation import Truncator
 
@@ -75,7 +74,7 @@ class ConversationEncoder:
             if length - len(ids[-1]) > self._options.cutoff_len:
                 return self._truncator.fit(row.conversation, only_last=row.only_last)
             ids = [*ids[:-1], ids[-1][:0]]  # only what follows the last end marker is too much: nothing is lost
-        return build_row(ids, self._options.train_on_prompt)
+        return build_row(ids, train_on_prompt=self._options.train_on_prompt)
 
     @staticmethod
     def _finish(rows: list[EncodedRow | Dropped]) -> list[EncodedRow] | Dropped:
@@ -86,13 +85,6 @@ class ConversationEncoder:
         if len(kept) < len(rows):
             kept[0] = kept[0]._replace(truncation=kept[0].truncation | {"turns_dropped"})
         return kept
-
-
-def build_row(ids: Sequence[Ids], train_on_prompt: bool) -> EncodedRow:
-    """Return the row of pieces that all fit; pieces at odd places are learnt."""
-    flat = np.concatenate(ids)
-    spans = [0, len(flat)] if train_on_prompt else trained_spans(ids)
-    return EncodedRow(flat, np.array(spans, dtype=np.int32))
 
 
 def probe_rows(template: ChatTemplate) -> list[list[str]]:

@@ -6,8 +6,12 @@ place is learnt. The number of pieces is odd, and pieces may be empty.
 
 from collections.abc import Sequence, Sized
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tunesmith.data.chat.segment import Segment
 from tunesmith.data.records import Message
+from tunesmith.data.tokenization.encoded import NOTHING_LOST, EncodedRow, Truncation
 
 
 def learnt_pieces(row: Sequence[Segment], messages: Sequence[Message], *, only_last: bool) -> list[str]:
@@ -49,3 +53,12 @@ def trained_spans(pieces: Sequence[Sized]) -> list[int]:
         if place % 2 and position > start:
             spans += (start, position)
     return spans
+
+
+def build_row(
+    ids: Sequence[NDArray[np.int32]], *, train_on_prompt: bool, truncation: frozenset[Truncation] = NOTHING_LOST
+) -> EncodedRow:
+    """Return the row of pieces; those at odd places are learnt, or all where prompts are, too."""
+    flat = np.concatenate(ids)
+    spans = [0, len(flat)] if train_on_prompt else trained_spans(ids)
+    return EncodedRow(flat, np.array(spans, dtype=np.int32), truncation)

@@ -12,7 +12,7 @@ up (`remembered`).
 before a text or swallow the space around a special token (Llama 2, Phi 3), where pieces by themselves come out
 differently. Where one token reaches over a border, the row is split there.
 
-`needs_whole_rows` finds out which one a tokenizer and a template need.
+`build_piece_encoder` finds out which one a tokenizer and a template need.
 """
 
 from bisect import bisect_left
@@ -248,19 +248,16 @@ def build_piece_encoder(tokenizer: PreTrainedTokenizerBase, samples: Sequence[Se
     """
     if not tokenizer.is_fast:
         return CuttingEncoder(SlowEncoder(tokenizer))
-    whole = needs_whole_rows(tokenizer, samples)
-    return CuttingEncoder(TogetherEncoder(tokenizer) if whole else ApartEncoder(tokenizer))
-
-
-def as_lists(pieces: Sequence[Ids]) -> list[list[int]]:
-    """Return the ids of each piece as a list, for work token by token."""
-    return [piece.tolist() for piece in pieces]
-
-
-def needs_whole_rows(tokenizer: PreTrainedTokenizerBase, samples: Sequence[Sequence[str]]) -> bool:
-    """Return whether pieces by themselves come out differently from pieces in their row."""
     apart, together = ApartEncoder(tokenizer), TogetherEncoder(tokenizer)
-    return any(not all(map(np.array_equal, apart.encode([row])[0], together.encode([row])[0])) for row in samples)
+    return CuttingEncoder(apart if _agree(apart, together, samples) else together)
+
+
+def _agree(apart: PieceEncoder, together: PieceEncoder, samples: Sequence[Sequence[str]]) -> bool:
+    """Return whether pieces by themselves come out as pieces in their row do."""
+    return all(
+        all(map(np.array_equal, one, other))
+        for one, other in zip(apart.encode(samples), together.encode(samples), strict=True)
+    )
 
 
 def _array(ids: Sequence[int]) -> Ids:

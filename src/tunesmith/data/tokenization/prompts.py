@@ -9,7 +9,7 @@ from tunesmith.data.chat.literals import MARK
 from tunesmith.data.chat.template import ChatTemplate
 from tunesmith.data.records import Message
 from tunesmith.data.tokenization.conversation import probe_rows
-from tunesmith.data.tokenization.pieces import as_lists, build_piece_encoder
+from tunesmith.data.tokenization.pieces import build_piece_encoder
 
 
 def encode_prompt(
@@ -27,7 +27,7 @@ def encode_prompt(
     """
     prompt = template.render_protected_prompt(messages, tools)
     if MARK in prompt:
-        (row,) = build_piece_encoder(tokenizer, probe_rows(template)).encode([[prompt]])
-        return as_lists(row)[0]
+        ((ids,),) = build_piece_encoder(tokenizer, probe_rows(template)).encode([[prompt]])
+        return ids.tolist()
     # The template writes the start token itself; the tokenizer must not put a second one before it.
     return list(tokenizer(prompt, add_special_tokens=False)["input_ids"])

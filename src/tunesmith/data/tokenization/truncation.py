@@ -15,8 +15,8 @@ from tunesmith.data.chat.render import RenderingRefusedError
 from tunesmith.data.chat.template import ChatTemplate
 from tunesmith.data.records import Conversation, Dropped, Message
 from tunesmith.data.tokenization.encoded import EncodedRow, EncodingOptions, Truncation
-from tunesmith.data.tokenization.masks import learnt_pieces, trained_spans
-from tunesmith.data.tokenization.pieces import Offsets, PieceEncoder, PieceIds, as_lists
+from tunesmith.data.tokenization.masks import build_row, learnt_pieces
+from tunesmith.data.tokenization.pieces import Ids, Offsets, PieceEncoder, PieceIds
 
 TOO_LONG = Dropped("longer than cutoff_len even when cut")
 _PLACEHOLDER = "\ue000"
@@ -77,7 +77,7 @@ class Truncator:
         """Keep as many of the last turns as fit; cut inside the very last if it alone is too long."""
         head, turns = _split_turns(conversation.messages, new_turn="user")
         least, most = 1, len(turns) - 1  # all of them are known to be too many
-        best: list[list[int]] | None = None
+        best: list[Ids] | None = None
         while least <= most:
             middle = (least + most) // 2
             ids = self._whole(_joined(conversation, head, turns[-middle:]), only_last=True)
@@ -94,7 +94,7 @@ class Truncator:
         """Keep the first turns that fit and what fits of the next one."""
         head, turns = _split_turns(conversation.messages, new_turn=None)
         least, most = 0, len(turns) - 1
-        best: list[list[int]] | None = None
+        best: list[Ids] | None = None
         while least < most:  # the largest number of whole turns that fit is in [least, most]
             middle = (least + most + 1) // 2
             ids = self._whole(_joined(conversation, head, turns[:middle]), only_last=False)
@@ -116,14 +116,14 @@ class Truncator:
         row = self._template.render_segments(conversation, only_last=only_last)[-1]
         return learnt_pieces(row, conversation.messages, only_last=only_last)
 
-    def _whole(self, conversation: Conversation, *, only_last: bool) -> list[list[int]] | None:
+    def _whole(self, conversation: Conversation, *, only_last: bool) -> list[Ids] | None:
         """Return the ids of all pieces up to the last end marker, or nothing where they are too many."""
         pieces = self._render(conversation, only_last=only_last)
-        ids = as_lists(self._pieces.encode([pieces])[0])
+        ids = self._pieces.encode([pieces])[0]
         if sum(map(len, ids[:-1])) > self._options.cutoff_len:
             return None
         fits = sum(map(len, ids)) <= self._options.cutoff_len
-        return ids if fits else [*ids[:-1], []]
+        return ids if fits else [*ids[:-1], ids[-1][:0]]
 
     def _cut(self, conversation: Conversation, lost: set[Truncation], *, only_last: bool) -> EncodedRow | None:
         """Cut inside the last question and the last answer; nothing where their shape alone is too long."""
@@ -151,7 +151,7 @@ class Truncator:
             if answer.offsets[kept_answer][0] < marker_start:
                 losses.add("answer_cut")
         ids = [*(piece.ids for piece in before), kept_prompt, answer.ids[:kept_answer], []]
-        return self._build(ids, frozenset(losses))
+        return self._build([np.array(piece, dtype=np.int32) for piece in ids], frozenset(losses))
 
     def _cuttable(
         self, conversation: Conversation, pieces: Sequence[str], start: int, prompt: PieceIds, *, only_last: bool
@@ -185,10 +185,8 @@ class Truncator:
             return None
         return len(before), len(text) - len(after)
 
-    def _build(self, ids: Sequence[Sequence[int]], lost: frozenset[Truncation]) -> EncodedRow:
-        flat = [token for piece in ids for token in piece]
-        spans = [0, len(flat)] if self._options.train_on_prompt else trained_spans(ids)
-        return EncodedRow(np.array(flat, dtype=np.int32), np.array(spans, dtype=np.int32), lost)
+    def _build(self, ids: Sequence[Ids], lost: frozenset[Truncation]) -> EncodedRow:
+        return build_row(ids, train_on_prompt=self._options.train_on_prompt, truncation=lost)
 
 
 def _split_turns(messages: Sequence[Message], new_turn: str | None) -> tuple[list[Message], list[list[Message]]]:

@@ -10,7 +10,6 @@ from tunesmith.data.tokenization.pieces import (
     SlowEncoder,
     TogetherEncoder,
     build_piece_encoder,
-    needs_whole_rows,
 )
 
 CHATML_ROW = ["<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n", "Paris.<|im_end|>", "\n"]
@@ -38,7 +37,7 @@ def test_pieces_of_a_metaspace_tokenizer_are_cut_from_the_row():
     assert joined == tokenizer("".join(VICUNA_ROW), add_special_tokens=False)["input_ids"]
     assert [piece[-1] for piece in (row[1], row[3])] == [tokenizer.eos_token_id] * 2
     assert encode(SlowEncoder(tokenizer), VICUNA_ROW) == row
-    assert needs_whole_rows(tokenizer, [VICUNA_ROW])
+    assert type(build_piece_encoder(tokenizer, [VICUNA_ROW]).inner) is TogetherEncoder
 
 
 def test_a_token_over_a_border_is_split_there():
@@ -79,7 +78,7 @@ def test_special_token_that_swallows_space_keeps_it():
     end, question = tokenizer.convert_tokens_to_ids(["<|end|>", "<|q|>"])
     assert pieces[1][-1] == end
     assert pieces[3] == [question]
-    assert needs_whole_rows(tokenizer, [row])
+    assert type(build_piece_encoder(tokenizer, [row]).inner) is TogetherEncoder
 
 
 def test_offsets_count_from_the_start_of_each_piece():
@@ -130,8 +129,7 @@ def test_the_fastest_right_way_is_taken(tokenizer, row, kind):
 def test_a_text_is_cut_at_its_mark_and_reads_as_before(tokenizer):
     control = tokenizer.eos_token
     marked = control[0] + MARK + control[1:]
-    inner = needs_whole_rows(tokenizer, [VICUNA_ROW])
-    encoder = CuttingEncoder(TogetherEncoder(tokenizer) if inner else ApartEncoder(tokenizer))
+    encoder = build_piece_encoder(tokenizer, [VICUNA_ROW])
     row = [f"Say {marked} twice: {marked}{marked}.", control, ""]
     prompt, answer, rest = encode(encoder, row)
     assert tokenizer.eos_token_id not in prompt
