@@ -11,6 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunesmith.errors import DataError
+from tunesmith.runtime.memory import available_memory_bytes
+
+_BYTES_OF_A_DRAW = 64
+"""Memory that the order of a mixture takes at most while it is drawn, per row: some arrays of 8 bytes each."""
 
 MixStrategy = Literal["concat", "interleave_under", "interleave_over", "interleave_once"]
 Draws = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -70,7 +74,7 @@ def mix_sets(
         seed: Start of the random numbers.
 
     Raises:
-        DataError: A data set has no rows to interleave.
+        DataError: A data set has no rows to interleave, or so small a probability that memory does not hold the draws.
     """
     rows, starts, sizes = np.unique(row_ids, return_index=True, return_counts=True)
     sets_of_rows = set_numbers[starts]
@@ -82,7 +86,9 @@ def mix_sets(
             f"mix_strategy is {strategy}, and data set {empty[0]!r} has no row left to draw, since all are held back "
             "for evaluation. Lower val_size, or leave the data set out."
         )
-    sets, places = draw_rows([len(own) for own in lists], strategy, probabilities, seed)
+    lengths = [len(own) for own in lists]
+    _check_bounded(names, lengths, strategy, probabilities)
+    sets, places = draw_rows(lengths, strategy, probabilities, seed)
     drawn = np.empty(len(sets), dtype=np.int64)
     for number, own in enumerate(lists):
         mine = sets == number
@@ -93,6 +99,29 @@ def mix_sets(
         for name, own in zip(names, members, strict=True)
     )
     return Mixture(_expand(starts[drawn], sizes[drawn]), shares)
+
+
+def _check_bounded(
+    names: Sequence[str], lengths: Sequence[int], strategy: MixStrategy, probabilities: Sequence[float]
+) -> None:
+    """Refuse to wait for data sets that are hardly ever drawn; only `interleave_over` waits for the slowest."""
+    if strategy != "interleave_over" or not len(probabilities):
+        return
+    expected = [length / share for length, share in zip(lengths, _shares(probabilities), strict=True)]
+    slowest = int(np.argmax(expected))
+    needed, free = expected[slowest] * _BYTES_OF_A_DRAW, available_memory_bytes()
+    if needed > free:
+        raise DataError(
+            f"mix_strategy is interleave_over, and with the probability {probabilities[slowest]:g} it takes about "
+            f"{expected[slowest]:,.0f} rows, most of them repeated, until all {lengths[slowest]:,} rows of data set "
+            f"{names[slowest]!r} have come. Their order alone needs {needed / 1e9:,.1f} GB of memory, and "
+            f"{free / 1e9:,.1f} GB are free. Raise the probability, or take interleave_once, which repeats nothing."
+        )
+
+
+def _shares(probabilities: Sequence[float]) -> NDArray[np.float64]:
+    shares: NDArray[np.float64] = np.asarray(probabilities) / np.sum(probabilities)
+    return shares
 
 
 def draw_rows(
@@ -131,7 +160,7 @@ def _draw_until(
     """Draw data sets until the first or the last one is used up."""
     if not len(probabilities):
         return np.tile(np.arange(len(lengths)), int(ends(lengths)))
-    shares = np.asarray(probabilities) / np.sum(probabilities)
+    shares = _shares(probabilities)
     sets = np.zeros(0, dtype=np.int64)
     while True:
         # About as many as it takes: rows of the slowest or fastest data set by its probability, with a margin.

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
+from tunesmith.data import mixing
 from tunesmith.data.mixing import SetShare, draw_rows, mix_sets
 from tunesmith.errors import DataError
 
@@ -91,6 +92,19 @@ def test_rows_are_taken_as_often_as_is_asked_and_none_again_before_all_came():
     mixture = mix_sets(["a", "b"], SETS, ROW_IDS, [np.array([1, 3, 1]), None])
     assert mixture.indices.tolist() == [0, 1, 2, 3, 1, 1, 4, 5, 6, 7]
     assert mixture.shares[0] == SetShare("a", 3, 3, 2)
+
+
+def test_a_data_set_that_is_hardly_ever_drawn_is_refused_instead_of_filling_the_memory(monkeypatch):
+    monkeypatch.setattr(mixing, "available_memory_bytes", lambda: 10_000)
+    taken = {"strategy": "interleave_over", "probabilities": (0.02, 0.98)}
+    assert len(mix_sets(["a", "b"], SETS, ROW_IDS, [None, None], **taken).indices) > 100  # 3 / 0.02 draws
+    with pytest.raises(DataError) as caught:
+        mix_sets(["a", "b"], SETS, ROW_IDS, [None, None], **{**taken, "probabilities": (1e-9, 1 - 1e-9)})
+    assert "with the probability 1e-09 it takes about 3,000,000,000 rows" in str(caught.value)
+    assert "until all 3 rows of data set 'a' have come" in str(caught.value)
+    for strategy, count in (("interleave_under", 4), ("interleave_once", 8)):  # these do not wait for it
+        rare = {"strategy": strategy, "probabilities": (1e-9, 1 - 1e-9)}
+        assert len(mix_sets(["a", "b"], SETS, ROW_IDS, [None, None], **rare).indices) == count
 
 
 def test_a_data_set_without_rows_cannot_be_interleaved():
