@@ -91,11 +91,29 @@ def read_catalogue(folder: Path) -> dict[str, object]:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return {}
+    except json.JSONDecodeError as error:
+        reason = f"line {error.lineno}: {explain_invalid_json(error)}"
+        raise CatalogueError(f"the catalogue {path} cannot be read as JSON: {reason}.") from error
     except (OSError, ValueError, RecursionError) as error:  # the last by endless brackets
         raise CatalogueError(f"the catalogue {path} cannot be read as JSON: {error}.") from error
     if not isinstance(content, dict):
         raise CatalogueError(f"the catalogue {path} has to map names to descriptions of data sets.")
     return content
+
+
+def explain_invalid_json(error: json.JSONDecodeError) -> str:
+    """Return what a parser found and where, and the usual reason: what people write by hand and JSON does not know."""
+    text, at = error.doc, error.pos
+    found = f"{error.msg} at column {error.colno}"
+    if not text.strip():
+        return "the file is empty; write {} for a catalogue without data sets"
+    if text[at : at + 1] in ("#", "/"):
+        return f"{found}; JSON has no comments"
+    if text[at : at + 1] == "'":
+        return f"{found}; JSON has double quotes only"
+    if text[at : at + 1] in ("}", "]", ",") and text[:at].rstrip().endswith((",", "{", "[")):
+        return f"{found}; there is a comma too many"
+    return found
 
 
 def is_place_of_rows(name: str, folder: Path) -> bool:

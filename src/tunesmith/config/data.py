@@ -90,8 +90,8 @@ class DataConfig:
     Without it such a row is an error, see `bad_rows`. Nothing (null) never becomes text."""
 
     bad_rows: Literal["error", "skip"] = "error"
-    """What becomes of a row that is not what its data set says: a mapped column is missing or of the wrong type, a
-    speaker is unknown, a tool call cannot be read.
+    """What becomes of a row that is not what its data set says: a line of its file is no row (not JSON, not UTF-8), a
+    mapped column is missing or of the wrong type, a speaker is unknown, a tool call cannot be read.
 
     `error` stops after the first three, with file, row, field, what is expected and what is there. `skip` leaves such
     rows out and counts them in the report."""

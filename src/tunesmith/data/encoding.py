@@ -3,19 +3,27 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tunesmith.data.account import Tally
 from tunesmith.data.formats.bad_rows import BadRow, check_no_bad_rows, is_bad
-from tunesmith.data.formats.registry import build_format
+from tunesmith.data.formats.registry import build_format, convert_raw
 from tunesmith.data.loading.encoded import Completions, EncodedChunk, Place, build_chunk
 from tunesmith.data.records import Conversation, Dropped, Feedback, Preference, Record
 from tunesmith.data.selection import RawChunk
 from tunesmith.data.sources import DatasetSpec, RawRow
 from tunesmith.data.tokenization import EncodedRow, Encoder
+
+
+class RenderPlace(Protocol):
+    """Says where a row stands; a function of a module."""
+
+    def __call__(self, row: RawRow, *, is_exact: bool = False) -> str:
+        """Return file and place; `is_exact` where it may take reading the file up to there."""
+        ...
 
 
 class ChunkEncoder:
@@ -25,7 +33,7 @@ class ChunkEncoder:
         spec: The data set.
         stage: What it is read for.
         encoder: Makes ids and spans of records.
-        render_place: Says where a row stands, for the account; a function of a module.
+        render_place: Says where a row stands, for the account.
     """
 
     def __init__(
@@ -33,7 +41,7 @@ class ChunkEncoder:
         spec: DatasetSpec,
         stage: str,
         encoder: Encoder,
-        render_place: Callable[[RawRow], str] | None = None,
+        render_place: RenderPlace | None = None,
     ) -> None:
         self.spec = spec
         self.stage = stage
@@ -51,7 +59,7 @@ class ChunkEncoder:
     def __call__(self, chunk: RawChunk) -> tuple[EncodedChunk, Tally]:
         """Return the encoded rows of a chunk, in order, and what became of each source row."""
         convert = self._convert
-        converted = [convert(row.values) for row in chunk.rows]
+        converted = [convert_raw(row, convert) for row in chunk.rows]
         self._check_no_bad_rows(chunk, converted)
         encoded = iter(self.encoder.encode([record for record in converted if not isinstance(record, Dropped)]))
         outcomes = [record if isinstance(record, Dropped) else next(encoded) for record in converted]
@@ -65,15 +73,16 @@ class ChunkEncoder:
                 tally.note_repairs(record.repairs)
         return encoded_chunk, tally
 
-    def _render_dropped(self, row: RawRow, dropped: Dropped) -> str:
-        return f"{self._render_place(row)}{f': {dropped.detail}' if dropped.detail else ''}"
+    def _render_dropped(self, row: RawRow, dropped: Dropped, *, is_exact: bool = False) -> str:
+        place = self._render_place(row, is_exact=is_exact)
+        return f"{place}: {dropped.detail}" if dropped.detail else place
 
     def _check_no_bad_rows(self, chunk: RawChunk, converted: Sequence[Record | Dropped]) -> None:
-        bad = [
-            BadRow(record.reason, self._render_dropped(row, record))
+        bad = (
+            BadRow(record.reason, self._render_dropped(row, record, is_exact=True))
             for row, record in zip(chunk.rows, converted, strict=True)
             if isinstance(record, Dropped) and is_bad(record.reason, self.spec)
-        ]
+        )
         check_no_bad_rows(bad, self.spec)
 
     @cached_property
@@ -126,5 +135,6 @@ def has_empty_answer(record: Record | Dropped) -> bool:
     )
 
 
-def _render_place(row: RawRow) -> str:
+def _render_place(row: RawRow, *, is_exact: bool = False) -> str:
+    del is_exact  # rows are counted anyhow
     return f"{row.file.name} row {row.row + 1}"

@@ -1,6 +1,6 @@
 """Scores of a reward model for the rows of a file: conversations, plain texts, or pairs of completions."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,12 +10,13 @@ from tunesmith.config import RunConfig
 from tunesmith.config.objective import PAIR_STAGES
 from tunesmith.data.batches import PairExample
 from tunesmith.data.collators.completions import split_pair
-from tunesmith.data.formats.registry import build_format
+from tunesmith.data.formats.fields import MALFORMED
+from tunesmith.data.formats.registry import build_format, convert_raw
 from tunesmith.data.preparation import check_has_rows
 from tunesmith.data.progress import RowProgress
 from tunesmith.data.records import Dropped, Record
 from tunesmith.data.selection import select_chunks
-from tunesmith.data.sources import DatasetSpec, load_catalog
+from tunesmith.data.sources import DatasetSpec, RawRow, load_catalog
 from tunesmith.data.sources.rows import peek_rows
 from tunesmith.data.tokenization import EncodedRow, EncodingOptions, build_encoder
 from tunesmith.errors import DataError
@@ -89,7 +90,7 @@ def score_rows(
         for chunk in select_chunks(spec, chunk_rows, seed=config.training.seed):
             if chunk.first_row == 0:
                 progress.expect(chunk.rows)
-            outcomes = encode([row.values for row in chunk.rows])
+            outcomes = encode(chunk.rows)
             texts = [_texts_of(outcome) for outcome in outcomes]
             scores = iter(scorer.score([ids for row in texts for ids in row.values()]))
             for number, (outcome, row) in enumerate(zip(outcomes, texts, strict=True), start=chunk.first_row):
@@ -101,7 +102,7 @@ def score_rows(
             progress.advance(len(chunk.rows))
 
 
-Encode = Callable[[list[Mapping[str, Any]]], list[EncodedRow | Dropped]]
+Encode = Callable[[Sequence[RawRow]], list[EncodedRow | Dropped]]
 
 
 def _build_encode(scorer: RewardScorer, spec: DatasetSpec, config: RunConfig) -> Encode:
@@ -117,8 +118,8 @@ def _build_encode(scorer: RewardScorer, spec: DatasetSpec, config: RunConfig) ->
     convert = build_format(spec, stage)
     encoder = build_encoder(scorer.tokenizer, scorer.template, EncodingOptions(stage, config.data.cutoff_len))
 
-    def encode(rows: list[Mapping[str, Any]]) -> list[EncodedRow | Dropped]:
-        records = [convert(row) for row in rows]
+    def encode(rows: Sequence[RawRow]) -> list[EncodedRow | Dropped]:
+        records = [convert_raw(row, convert) for row in rows]
         usable: list[Record] = [record for record in records if not isinstance(record, Dropped)]
         encoded = iter(encoder.encode(usable))
         outcomes = [record if isinstance(record, Dropped) else next(encoded) for record in records]
@@ -128,10 +129,10 @@ def _build_encode(scorer: RewardScorer, spec: DatasetSpec, config: RunConfig) ->
     return encode
 
 
-def _encode_text(
-    scorer: RewardScorer, spec: DatasetSpec, row: Mapping[str, Any], cutoff_len: int
-) -> EncodedRow | Dropped:
-    text = row.get(spec.columns.prompt or _TEXT)
+def _encode_text(scorer: RewardScorer, spec: DatasetSpec, row: RawRow, cutoff_len: int) -> EncodedRow | Dropped:
+    if row.problem is not None:
+        return Dropped(MALFORMED, row.problem)
+    text = row.values.get(spec.columns.prompt or _TEXT)
     if not isinstance(text, str) or not text:
         return Dropped("no text", "")
     ids = np.asarray(scorer.tokenizer(text)["input_ids"], dtype=np.int32)

@@ -13,8 +13,14 @@ def test_a_folder_without_a_catalogue_lists_nothing(tmp_path):
         ("{", "cannot be read as JSON"),
         ("[" * 200_000, "cannot be read as JSON"),
         ("[]", "has to map names to descriptions"),
+        ('{\n"a": {"file_name": "a.json"},\n}', r"line \d: .*(comma too many|trailing comma)"),
+        ('{"a": {},, "b": {}}', "line 1: .* at column 10; there is a comma too many"),
+        ('{ // mine\n"a": {}}', "line 1: .* at column 3; JSON has no comments"),
+        ("{'a': {}}", "JSON has double quotes only"),
+        (" \n", "line 2: the file is empty; write {} for a catalogue without data sets"),
+        ('{"a" 1}', "line 1: Expecting ':' delimiter at column 6.$"),
     ],
-    ids=["cut", "endless", "list"],
+    ids=["cut", "endless", "list", "comma", "commas", "comment", "quotes", "empty", "colon"],
 )
 def test_a_broken_catalogue_is_refused(tmp_path, text, message):
     (tmp_path / "dataset_info.json").write_text(text)

@@ -100,6 +100,23 @@ def test_a_row_that_is_not_as_it_should_be_stops_the_run(folder):
         prepare(folder)
 
 
+def test_malformed_rows_are_bad_rows_like_any_other(folder):
+    lines = [json.dumps(row) for row in QUESTIONS[:3]]
+    (folder / "lines.jsonl").write_text("\n".join(["{nothing", lines[0], "1", lines[1], "[]", lines[2], '{"instr']))
+    entry = {"dataset": "lines", "dataset_info": {"lines": {"file_name": "lines.jsonl"}}}
+    with pytest.raises(DataError) as caught:
+        prepare(folder, **entry)
+    first, second, third = str(caught.value).splitlines()[1:4]
+    assert first.startswith("  malformed row: lines.jsonl row 1: line 1, column 2 is not valid JSON")
+    assert second == "  malformed row: lines.jsonl row 3: line 3, expected an object, found int"
+    assert third == "  malformed row: lines.jsonl row 5: line 5, expected an object, found list"
+    assert "`bad_rows: skip` leaves such rows out" in str(caught.value)
+    (report,) = prepare(folder, **entry, bad_rows="skip").report.sets
+    assert (report.read, report.used, report.dropped) == (7, 3, {"malformed row": 4})
+    with pytest.raises(DataError, match=r"malformed row, 4 rows: lines\.jsonl row 1:"):  # now out of the cache
+        prepare(folder, **entry)
+
+
 def test_a_value_that_is_there_twice_stops_the_run_where_it_is_used(folder):
     beside = '{"instruction": "Q", "output": "A", "other": 1, "other": 2}\n'
     twice = '{"instruction": "Q", "output": "A", "output": "B"}\n'

@@ -84,9 +84,20 @@ def test_a_row_that_cannot_be_read_stops_the_run_with_its_line(tmp_path):
     take(feed, 1)
     with path.open("a") as file:
         file.write("{nothing\n")
-    broken = feed_of(text_source(text_spec(path), is_shuffled=False, buffer_size=4))
-    with pytest.raises(FeedError, match=r"a\.jsonl: line 10: not valid JSON"):
+    broken = feed_of(text_source(text_spec(path, bad_rows="error"), is_shuffled=False, buffer_size=4))
+    with pytest.raises(FeedError, match=r"malformed row: a\.jsonl line 10: column 2 is not valid JSON"):
         take(broken, 9)
+
+
+def test_a_row_that_cannot_be_read_is_left_out_and_counted_where_it_may_be(tmp_path):
+    path = write_file(tmp_path / "a.jsonl", rows_of(4), kind=".jsonl")
+    with path.open("a") as file:
+        file.write('{nothing\n{"text": "last"}\n')
+    feed = feed_of(text_source(text_spec(path), is_shuffled=False, buffer_size=8, epochs=1))
+    assert len(take(feed, 3)[-1]) == 1
+    (tally,) = feed.loader.tallies
+    assert (tally.read, tally.used, tally.dropped) == (6, 5, {"malformed row": 1})
+    assert tally.shown["malformed row"][0].startswith("a.jsonl byte ")
 
 
 class Troubled:

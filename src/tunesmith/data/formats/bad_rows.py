@@ -1,6 +1,7 @@
 """Rows for which a run stops: those that are not what their data set says, unless they are to be skipped."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from tunesmith.data.formats.fields import BAD_ROWS
@@ -50,14 +51,15 @@ def check_counted(dropped: Mapping[str, int], shown: Mapping[str, Sequence[str]]
         raise _stop(spec, lines, bad, _rows(sum(bad.values())))
 
 
-def check_no_bad_rows(rows: Sequence[BadRow], spec: DatasetSpec) -> None:
-    """Raise if there is any, with the first three.
+def check_no_bad_rows(rows: Iterable[BadRow], spec: DatasetSpec) -> None:
+    """Raise if there is any, with the first three; no more are asked for.
 
     Raises:
         DataError: The message names file, row, field, what is expected and what is there.
     """
-    if rows:
-        raise _stop(spec, [f"{row.reason}: {row.shown}" for row in rows[:_SHOWN]], {row.reason for row in rows}, "rows")
+    first = list(islice(rows, _SHOWN))
+    if first:
+        raise _stop(spec, [f"{row.reason}: {row.shown}" for row in first], {row.reason for row in first}, "rows")
 
 
 def render_remedies(reasons: Collection[str], spec: DatasetSpec) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tunesmith.data.records import Dropped
+from tunesmith.data.sources.column_names import render_names
+from tunesmith.data.sources.dataset_spec import Tags
 from tunesmith.data.sources.problems import UnreadableValue
 
 FillText = Callable[[str], str]
@@ -43,7 +45,23 @@ def describe_missing(values: Mapping[str, Any], column: str | None) -> str:
     """Return what is wrong with a column that gave nothing; where it is not there, with the columns that are."""
     if column in values:
         return f"column {column!r} is empty"
-    return f"column {column!r} is missing; the row has {', '.join(map(repr, values)) or 'no columns'}"
+    return f"column {column!r} is missing; the row has {render_names(values) or 'no columns'}"
+
+
+def unknown_role(message: Mapping[str, Any], field: str, tags: Tags) -> UnusableRowError:
+    """Return the error for a message whose speaker is none of the tags."""
+    if tags.role_tag not in message:
+        return missing_key(message, field, tags.role_tag)
+    known = (tags.user_tag, tags.assistant_tag, tags.system_tag, tags.observation_tag, tags.function_tag)
+    role = message[tags.role_tag]
+    return UnusableRowError(
+        "unknown role", f"{field}.{tags.role_tag} is {role!r}; known are {', '.join(map(repr, known))}"
+    )
+
+
+def missing_key(message: Mapping[str, Any], field: str, key: str) -> UnusableRowError:
+    """Return the error for a message without something that every message has."""
+    return UnusableRowError("wrong type", f"{field}.{key} is missing; there are {render_names(message) or 'no keys'}")
 
 
 def read_text(values: Mapping[str, Any], column: str | None) -> str:
@@ -83,18 +101,28 @@ def read_flag(values: Mapping[str, Any], column: str) -> bool | None:
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
-def read_list(values: Mapping[str, Any], column: str | None) -> Sequence[Any]:
-    """Return the list of a column; empty where there is no such column or it holds nothing."""
+def read_list(values: Mapping[str, Any], column: str | None, field: str = "") -> Sequence[Any]:
+    """Return the list of a column; empty where there is no such column or it holds nothing.
+
+    Args:
+        values: The row, or a part of it.
+        column: Name of the list.
+        field: Where it stands, for messages; the column itself when not given.
+    """
     value = None if column is None else values.get(column)
     if value is None:
         return ()
     if isinstance(value, list | tuple):
         return value
-    raise wrong_type(column or "", "a list", value)
+    raise wrong_type(field or column or "", "a list", value)
 
+
+MALFORMED = "malformed row"
+"""Of what stands in a file where a row should be, and is none."""
 
 BAD_ROWS = frozenset(
     {
+        MALFORMED,
         "column is missing",
         "wrong type",
         "no answer",

@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 from tunesmith.data.formats.registry import build_format
 from tunesmith.data.sources import DatasetSpec, RawRow, peek_rows
+from tunesmith.data.sources.column_names import find_near_name, render_names
 from tunesmith.errors import DataError
 
 _LOOKED_AT = 1000
@@ -79,12 +80,14 @@ def _is_there(column: str | None, rows: Sequence[RawRow]) -> bool:
 def _describe(key: str, column: str | None, rows: Sequence[RawRow]) -> str:
     """Return file, row, field, what is expected and what is there."""
     first = rows[0]
-    present = ", ".join(map(repr, first.values)) or "no columns"
+    present = render_names(first.values) or "no columns"
     if column is None:
         return f"no column is set for {key}, and {first.file} row {first.row + 1} has {present}"
     where = f"the first {len(rows):,} rows" if len(rows) == _LOOKED_AT else "its rows"
     expected = f"expected the column {column!r} ({key})"
-    return f"{first.file} row {first.row + 1}: {expected}, found {present}; none of {where} has it"
+    near = find_near_name(column, first.values)
+    hint = "" if near is None else f" (did you mean {near!r}? then write `columns: {{{key}: {near!r}}}`)"
+    return f"{first.file} row {first.row + 1}: {expected}, found {present}; none of {where} has it{hint}"
 
 
 def _learnt(stage: str) -> str:

@@ -7,7 +7,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tunesmith.data.formats.fields import FillText, UnusableRowError, read_list, wrong_type
+from tunesmith.data.formats.fields import FillText, UnusableRowError, missing_key, read_list, unknown_role, wrong_type
 from tunesmith.data.formats.marks import read_mark
 from tunesmith.data.formats.messages import convert_turns, convert_turns_feedback, convert_turns_preference
 from tunesmith.data.formats.tools import convert_tool_call, parse_tool_calls
@@ -35,6 +35,8 @@ def _convert_message(message: object, field: str, tags: Tags, fill: FillText) ->
         raise wrong_type(field, "an object", message)
     role = message.get(tags.role_tag)
     calls = _read_calls(message, field)
+    if not calls and tags.content_tag not in message:
+        raise missing_key(message, field, tags.content_tag)
     content = fill(_read_content(message.get(tags.content_tag), f"{field}.{tags.content_tag}", optional=bool(calls)))
     if role == tags.user_tag:
         read_mark(message, field, "user")
@@ -49,7 +51,7 @@ def _convert_message(message: object, field: str, tags: Tags, fill: FillText) ->
     if role == tags.function_tag:  # a call written as the content of a message of its own
         calls = calls or parse_tool_calls(content, field)
         return Message("assistant", "", calls, read_mark(message, field, "assistant"))
-    raise UnusableRowError("unknown role", f"{field}.{tags.role_tag} is {role!r}")
+    raise unknown_role(message, field, tags)
 
 
 def _read_content(content: object, field: str, *, optional: bool) -> str:
@@ -74,5 +76,6 @@ def _read_part(part: object, field: str) -> str:
 
 
 def _read_calls(message: Mapping[str, Any], field: str) -> tuple[ToolCall, ...]:
-    calls = read_list(message, "tool_calls")
-    return tuple(convert_tool_call(call, f"{field}.tool_calls[{place}]") for place, call in enumerate(calls))
+    field = f"{field}.tool_calls"
+    calls = read_list(message, "tool_calls", field)
+    return tuple(convert_tool_call(call, f"{field}[{place}]") for place, call in enumerate(calls))

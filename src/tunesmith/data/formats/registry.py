@@ -11,12 +11,13 @@ from tunesmith.data.formats.alpaca import (
     convert_alpaca_preference,
 )
 from tunesmith.data.formats.characters import check_characters
-from tunesmith.data.formats.fields import FillText, UnusableRowError, build_fill
+from tunesmith.data.formats.fields import MALFORMED, FillText, UnusableRowError, build_fill
 from tunesmith.data.formats.openai import convert_openai, convert_openai_feedback, convert_openai_preference
 from tunesmith.data.formats.sharegpt import convert_sharegpt, convert_sharegpt_feedback, convert_sharegpt_preference
 from tunesmith.data.formats.stringify import stringify_row
 from tunesmith.data.formats.text import convert_text
 from tunesmith.data.records import Dropped, Record
+from tunesmith.data.sources import RawRow
 from tunesmith.data.sources.dataset_spec import DatasetSpec
 from tunesmith.errors import DataError
 
@@ -74,3 +75,8 @@ def build_format(spec: DatasetSpec, stage: str) -> Callable[[Mapping[str, Any]],
         return record
 
     return convert_row
+
+
+def convert_raw(row: RawRow, convert: Callable[[Mapping[str, Any]], Record | Dropped]) -> Record | Dropped:
+    """Return the record of a row as it came from its file, or why there is none."""
+    return convert(row.values) if row.problem is None else Dropped(MALFORMED, row.problem)

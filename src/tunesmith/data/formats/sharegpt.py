@@ -7,7 +7,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tunesmith.data.formats.fields import FillText, UnusableRowError, wrong_type
+from tunesmith.data.formats.fields import FillText, missing_key, unknown_role, wrong_type
 from tunesmith.data.formats.marks import read_mark
 from tunesmith.data.formats.messages import convert_turns, convert_turns_feedback, convert_turns_preference
 from tunesmith.data.formats.tools import parse_tool_calls
@@ -34,7 +34,9 @@ def _convert_turn(turn: object, field: str, tags: Tags, fill: FillText) -> Messa
     if not isinstance(turn, Mapping):
         raise wrong_type(field, "an object", turn)
     role = turn.get(tags.role_tag)
-    content = turn.get(tags.content_tag)
+    if tags.content_tag not in turn:
+        raise missing_key(turn, field, tags.content_tag)
+    content = turn[tags.content_tag]
     if not isinstance(content, str):
         raise wrong_type(f"{field}.{tags.content_tag}", "text", content)
     content = fill(content)
@@ -51,4 +53,4 @@ def _convert_turn(turn: object, field: str, tags: Tags, fill: FillText) -> Messa
     if role == tags.function_tag:
         calls = parse_tool_calls(content, field)
         return Message("assistant", "", calls, read_mark(turn, field, "assistant"))
-    raise UnusableRowError("unknown role", f"{field}.{tags.role_tag} is {role!r}")
+    raise unknown_role(turn, field, tags)

@@ -7,7 +7,16 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol
 
-from tunesmith.config.catalogue import HUB_PREFIX, MARK_COLUMNS, MEDIA_COLUMNS, ONLINE, REMOTE_PREFIX
+from tunesmith.config.catalogue import (
+    HUB_PREFIX,
+    MARK_COLUMNS,
+    MEDIA_COLUMNS,
+    ONLINE,
+    REMOTE_PREFIX,
+    Formatting,
+    explain_invalid_json,
+)
+from tunesmith.data.sources.compression import find_file_type
 from tunesmith.data.sources.dataset_spec import (
     BadRowPolicy,
     DatasetEntry,
@@ -25,6 +34,9 @@ from tunesmith.data.sources.locations import locate_rows
 from tunesmith.data.sources.problems import UnreadableValue
 from tunesmith.data.sources.rows import peek_rows
 from tunesmith.errors import DataError
+
+_LOOKED_AT = 20
+"""Rows of which one has to tell the format: the first may be empty."""
 
 
 class CatalogSettings(Protocol):
@@ -98,12 +110,14 @@ class Catalog:
         if entry.later_keys:
             raise DataError(f"{where} uses {', '.join(entry.later_keys)}, which is known but not yet supported")
         place = locate_rows(entry, self.folder, self.hub, where)
-        rows = peek_rows(place.files)
-        columns = rows[0].values if rows else {}
+        rows = peek_rows(place.files, _LOOKED_AT)
+        columns = next((row.values for row in rows if row.values), {})
         if entry.formatting is not None:
             found = Detection(entry.formatting, "")
         elif rows:
-            found = detect_format(columns, entry.columns, entry.tags, f"{where}, {rows[0].file}")
+            values = [row.values for row in rows]
+            named = " (its first line names the columns)" if find_file_type(rows[0].file) == ".csv" else ""
+            found = detect_format(values, entry.columns, entry.tags, f"{where}, {rows[0].file}{named}")
         else:
             found = Detection("alpaca", "")  # a data set without rows is refused with words of its own
         return DatasetSpec(
@@ -191,7 +205,7 @@ def _read_catalog(path: Path) -> Mapping[str, object]:
     try:
         content = DECODER.decode(path.read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
-        raise DataError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from error
+        raise DataError(f"{path}:{error.lineno}: not valid JSON: {explain_invalid_json(error)}") from error
     except (OSError, ValueError, RecursionError) as error:  # no permission, other encodings, endless brackets
         raise DataError(f"{path}: the JSON cannot be read: {error}") from error
     if not isinstance(content, dict):
@@ -211,6 +225,9 @@ def _describe_reading(entry: DatasetEntry, found: Detection, row: Mapping[str, A
         if row.get(column):
             yield f"column {column!r} is not read: pictures, films and sound are not yet supported, only the text is"
     kept = asdict(complete_columns(found.formatting, entry.columns, ""))
+    for key in _UNREAD[found.formatting]:
+        if kept[key] is None and row.get(key) and key not in entry.columns:
+            yield f"column {key!r} is not read, since the entry does not name it; `columns: {{{key}: {key}}}` does"
     for key in MARK_COLUMNS:
         name = kept.pop(key)
         if key not in entry.columns and row.get(name) is not None and found.formatting != "text":
@@ -229,5 +246,13 @@ def _describe_marks(column: str, value: object) -> str:
         return f"column {column!r} says of each turn whether it is learnt, for sft and kto"
     return f"column {column!r} is not used: what says whether turns are learnt is a list with an entry for each"
 
+
+_UNREAD: Mapping[Formatting, tuple[str, ...]] = {
+    "alpaca": ("history", "system", "tools"),
+    "sharegpt": ("system", "tools"),
+    "openai": ("system",),
+    "text": (),
+}
+"""Columns that rows of a format may have and whose names have to be written down, as in LLaMA-Factory."""
 
 _DIFFERENCE = "(LLaMA-Factory has none where some are named)"

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tunesmith.data.sources.problems import FileProblems, UnreadableValue
+from tunesmith.data.sources.problems import UnreadableValue
 from tunesmith.data.sources.text_rows import check_column_names
 from tunesmith.errors import DataError
 
@@ -22,9 +22,8 @@ Convert = Callable[[Any], Any]
 _BATCH_ROWS = 1000
 
 
-def read_parquet(path: Path, problems: FileProblems) -> Iterator[dict[str, Any]]:
+def read_parquet(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a Parquet file, some hundred at a time."""
-    del problems  # rows of a columnar file cannot be malformed one by one
     try:
         with path.open("rb") as source, pq.ParquetFile(source) as file:
             check_column_names(file.schema_arrow.names, path)
@@ -34,9 +33,8 @@ def read_parquet(path: Path, problems: FileProblems) -> Iterator[dict[str, Any]]
         raise DataError(f"{path}: not a readable Parquet file: {error}") from error
 
 
-def read_arrow(path: Path, problems: FileProblems) -> Iterator[dict[str, Any]]:
+def read_arrow(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of an Arrow IPC file, or of the stream that `datasets` writes under the same suffix."""
-    del problems
     with _open_arrow(path) as source:
         reader: Any = None
         with suppress(pa.ArrowInvalid):

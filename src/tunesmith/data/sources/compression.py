@@ -1,6 +1,7 @@
 """Compressed files, opened as if they were not."""
 
 import bz2
+import codecs
 import gzip
 import importlib
 import io
@@ -12,20 +13,49 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, TextIO, cast
 
+from tunesmith.errors import DataError
 from tunesmith.runtime.optional import require
 
 
-def open_text(path: Path, *, newline: str | None = None) -> TextIO:
+def open_text(path: Path, *, newline: str | None = None, errors: str = "strict") -> TextIO:
     """Open a file of UTF-8 text, with or without byte order mark, compressed or not.
 
     Args:
         path: On this disk or in an object store.
         newline: As in `open`.
+        errors: As in `open`.
 
     Raises:
+        DataError: The file is of UTF-16, as Excel and PowerShell write it.
         MissingDependencyError: The compression needs a package that is not installed.
     """
-    return io.TextIOWrapper(cast("io.BytesIO", open_bytes(path)), encoding="utf-8-sig", newline=newline)
+    file = open_bytes(path)
+    try:
+        check_is_text(path, file)
+    except BaseException:
+        file.close()
+        raise
+    return io.TextIOWrapper(cast("io.BytesIO", file), encoding="utf-8-sig", newline=newline, errors=errors)
+
+
+def check_is_text(path: Path, file: IO[bytes]) -> None:
+    """Refuse UTF-16, of which every second byte is zero, and files of another kind than their name says.
+
+    Args:
+        path: For the message.
+        file: At its beginning, where it is left.
+    """
+    start = file.read(8)
+    file.seek(0)
+    kind = next((kind for magic, kind in _KINDS.items() if start.startswith(magic)), None)
+    if kind is not None:
+        raise DataError(f"{path}: the file begins as {kind}, and not as what its name says. Name or unpack it so.")
+    is_utf_16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    if is_utf_16 or (len(start) > 2 and {any(start[::2]), any(start[1::2])} == {True, False}):
+        raise DataError(
+            f"{path}: the file is UTF-16, as Excel (Unicode text) and PowerShell (>) write it, and UTF-8 is needed. "
+            "Save it as UTF-8, for instance with `iconv -f UTF-16 -t UTF-8`."
+        )
 
 
 def open_bytes(path: Path) -> IO[bytes]:
@@ -75,6 +105,17 @@ def _zstd() -> ModuleType:
         return importlib.import_module("compression.zstd")
     return require("backports.zstd", "zstd", "read .zst files")
 
+
+_KINDS = {
+    b"PAR1": "Parquet (.parquet)",
+    b"ARROW1": "Arrow (.arrow)",
+    b"\x1f\x8b": "gzip (.gz)",
+    b"BZh91AY": "bzip2 (.bz2)",
+    b"\xfd7zXZ": "xz (.xz)",
+    b"\x28\xb5\x2f\xfd": "Zstandard (.zst)",
+    b"PK\x03\x04": "a zip archive or an Excel sheet, which are not read",
+}
+"""Files that others take for text, by their first bytes."""
 
 _OPENERS: Mapping[str, Callable[[Path | IO[bytes]], IO[bytes]]] = {
     ".gz": _open_gzip,

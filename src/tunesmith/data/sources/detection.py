@@ -1,10 +1,11 @@
 """Which format rows have, judged by their columns."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tunesmith.config.catalogue import MARK_COLUMNS, Formatting
+from tunesmith.data.sources.column_names import render_names, suggest_columns
 from tunesmith.errors import DataError
 
 _LISTS_OF_TURNS = ("messages", "conversations")
@@ -24,26 +25,28 @@ class Detection:
 
 
 def detect_format(
-    row: Mapping[str, Any], columns: Mapping[str, str | None], tags: Mapping[str, str], where: str
+    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str | None], tags: Mapping[str, str], where: str
 ) -> Detection:
-    """Return the format of a row.
+    """Return the format of rows: that of the first one which tells.
 
     Args:
-        row: The first row of a data set.
+        rows: The first rows of a data set, one at least.
         columns: Columns that the entry of the data set names.
         tags: Tags that the entry of the data set names.
         where: The file, for messages.
 
     Raises:
-        DataError: Neither the entry nor the row speaks for a format.
+        DataError: Neither the entry nor a row speaks for a format.
     """
-    found = _detect_turns(row, columns, tags) or _detect_single(row, columns)
-    if found is not None:
-        return found
+    for row in rows:
+        found = _detect_turns(row, columns, tags) or _detect_single(row, columns)
+        if found is not None:
+            return found
+    first = next(filter(None, rows), {})
     raise DataError(
-        f"{where}: the columns {', '.join(map(repr, row)) or '(none)'} do not say how the rows are meant. Known are "
+        f"{where}: the columns {render_names(first) or '(none)'} do not say how the rows are meant. Known are "
         "messages, conversations, instruction and output, prompt and completion, question and answer, text. Set "
-        "formatting and columns in the entry of the data set."
+        f"formatting and columns in the entry of the data set.{suggest_columns(first, is_alone=len(rows) == 1)}"
     )
 
 

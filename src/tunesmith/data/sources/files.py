@@ -18,6 +18,9 @@ _COMPRESSIBLE = (".json", ".jsonl", ".csv", ".txt")
 _NOT_ROWS = (CATALOG_FILE, "state.json", "dataset_dict.json")
 """Files beside rows: a catalogue, and what `datasets` writes beside the data it saves."""
 
+_PAPERS = ("README", "LICENSE", "NOTICE", "CITATION")
+"""What repositories of data sets hold for people to read, whatever the ending."""
+
 
 def is_remote(name: str) -> bool:
     """Return whether a name is a place in an object store or another file system that fsspec knows."""
@@ -102,17 +105,24 @@ def _check_types(files: Sequence[Path], path: Path, where: str) -> None:
         raise DataError(
             f"{where}: {path} has files of type {', '.join(sorted(suffix or '(none)' for suffix in unknown))}; "
             f"known: {', '.join(sorted(FILE_TYPES))}, and .gz, .bz2, .xz or .zst after {', '.join(_COMPRESSIBLE)}"
+            f"{_hint_at_pattern(path)}"
         )
     if len(types) > 1:
-        raise DataError(f"{where}: {path} mixes {', '.join(sorted(types))}; a data set has one type of file")
+        raise DataError(
+            f"{where}: {path} mixes {', '.join(sorted(types))}; a data set has one type of file{_hint_at_pattern(path)}"
+        )
     packed = next((file for file in files if is_compressed(file)), None)
     if packed is not None and not types <= set(_COMPRESSIBLE):
         raise DataError(f"{where}: {packed} is compressed as a whole; {types.pop()} files are compressed inside")
 
 
+def _hint_at_pattern(path: Path) -> str:
+    return f". A pattern such as {path / '*.jsonl'} names some of a folder" if path.is_dir() else ""
+
+
 def _is_about_rows(path: Path) -> bool:
     """Return whether a file of a folder holds no rows: hidden ones, and what lies beside data to describe it."""
-    return path.name.startswith(".") or path.name in _NOT_ROWS
+    return path.name.startswith(".") or path.name in _NOT_ROWS or path.suffix.lower() == ".md" or path.stem in _PAPERS
 
 
 def content_digest(path: Path) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from tunesmith.data.sources.compression import open_text
-from tunesmith.data.sources.problems import FileProblems, UnreadableValue
+from tunesmith.data.sources.compression import find_file_type, open_text
+from tunesmith.data.sources.problems import MalformedRow, UnreadableValue, find_broken_byte
+from tunesmith.data.sources.text_rows import read_lines
 from tunesmith.errors import DataError
 
 Values = dict[str, Any]
@@ -28,60 +29,102 @@ def _build_object(pairs: list[tuple[str, Any]]) -> Values:
 DECODER = json.JSONDecoder(object_pairs_hook=_build_object)
 """Reads rows. Where an object has a key twice, neither value is taken, and using it is an error."""
 
+_BOM = "\ufeff"
+_SHOWN_CHARACTERS = 40
+_STOPPED = "as it does where its writer was stopped"
 _BLANK = re.compile(r"[ \t\n\r]*")
 _BORDER = re.compile(r"[ \t\n\r]*([,\]])[ \t\n\r]*")
 _LONGEST_WORD = 16
 """Characters of `-Infinity` and of escapes, with room: an error this close to the end of a window may be its border."""
 
 
-def read_json(path: Path, problems: FileProblems) -> Iterator[Values]:
-    """Yield the objects of a JSON array; a `.json` file of JSON Lines is read as such.
+def read_json(path: Path) -> Iterator[Values | MalformedRow]:
+    """Yield the rows of a JSON array, or of one object on each line, whichever the file holds.
 
     An array is never in memory as a whole, however long it is.
     """
-    with open_text(path) as file:
-        start = file.read(4096).lstrip()
-    if start.startswith("["):
-        with open_text(path, newline="") as file:
-            for row, value in enumerate(ArrayReader(path, file, WINDOW_CHARACTERS).values()):
-                if isinstance(value, dict):
-                    yield value
-                else:
-                    problems.add(row, f"expected an object, found {type(value).__name__}")
+    if holds_array(path):
+        yield from _read_array(path)
         return
-    if _is_spread_over_lines(start):
+    _check_on_lines(path)
+    yield from read_lines(path, parse_line)
+
+
+def holds_array(path: Path) -> bool:
+    """Return whether a file is one array of rows, whatever its name says; `.json` of JSON Lines is common, too."""
+    start = _peek(path)
+    if not start.startswith("["):
+        return False
+    first, line_end, rest = start.partition("\n")
+    # One array on a line of its own is the whole file, or rows that are arrays: then others follow.
+    return find_file_type(path) == ".json" or not (line_end and rest.strip() and _is_json(first))
+
+
+def _peek(path: Path) -> str:
+    with open_text(path, errors="replace") as file:
+        return file.read(4096).lstrip()
+
+
+def _is_json(text: str) -> bool:
+    try:
+        DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _check_on_lines(path: Path) -> None:
+    """Refuse one object over several lines: `{` and, next or after spaces, a new line."""
+    start = _peek(path)
+    if start.startswith("{") and start[1:].lstrip(" \t\r").startswith("\n"):
         raise DataError(
             f"{path}: it begins with one object over several lines. A data file holds an array of objects, "
             "`[{...}, {...}]`, or one object on each line."
         )
-    yield from read_json_lines(path, problems)
 
 
-def read_json_lines(path: Path, problems: FileProblems) -> Iterator[Values]:
-    """Yield the object on each line that is not blank."""
-    row = 0
-    with open_text(path) as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                value = DECODER.decode(line)
-            except json.JSONDecodeError as error:
-                column = min(error.pos, len(line.rstrip("\r\n"))) + 1
-                problems.add(row, f"line {number}, column {column} is not valid JSON: {error.msg}")
-            except (ValueError, RecursionError) as error:  # numbers of thousands of digits, endless brackets
-                problems.add(row, f"line {number}: the JSON cannot be read: {error}")
-            else:
-                if isinstance(value, dict):
-                    yield value
-                else:
-                    problems.add(row, f"line {number}: expected an object, found {type(value).__name__}")
-            row += 1
+def _read_array(path: Path) -> Iterator[Values | MalformedRow]:
+    with open_text(path, newline="") as file:
+        yield from map(check_object, ArrayReader(path, file, WINDOW_CHARACTERS).values())
 
 
-def _is_spread_over_lines(start: str) -> bool:
-    """Return whether JSON opens an object that does not end on its line: `{` and, next or after spaces, a new line."""
-    return start.startswith("{") and start[1:].lstrip(" \t\r").startswith("\n")
+def parse_line(line: str) -> Values | MalformedRow:
+    """Return the object on a line, or in words what is wrong with it.
+
+    Args:
+        line: Read with the error handler `surrogateescape`. A byte order mark before it, as files that were put behind
+            each other have it, is no part of it.
+    """
+    broken = find_broken_byte(line)
+    if broken is not None:
+        return MalformedRow(broken)
+    line = line.removeprefix(_BOM)
+    try:
+        return check_object(DECODER.decode(line))
+    except json.JSONDecodeError as error:
+        return MalformedRow(_describe(line, error))
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, endless brackets
+        return MalformedRow(f"the JSON cannot be read: {error}")
+
+
+def check_object(value: object) -> Values | MalformedRow:
+    """Return a value that is an object; anything else is no row."""
+    return value if isinstance(value, dict) else MalformedRow(f"expected an object, found {type(value).__name__}")
+
+
+def _describe(line: str, error: json.JSONDecodeError) -> str:
+    """Return what a parser found, with the text where it was, and what usually is the reason."""
+    text = line.rstrip("\r\n")
+    at = min(error.pos, len(text))
+    shown = text[max(0, at - _SHOWN_CHARACTERS) : at + _SHOWN_CHARACTERS]
+    reason = ""
+    if "\0" in shown:
+        return f"column {at + 1} is not valid JSON: zero bytes, as a machine that went down leaves them in a file"
+    if error.msg == "Extra data":
+        reason = "; a line holds one object and nothing else"
+    elif text == line:  # the last line has no end
+        reason = f"; the file ends here, {_STOPPED}"
+    return f"column {at + 1} is not valid JSON: {error.msg}, at {shown!r}{reason}"
 
 
 class ArrayReader:
@@ -198,10 +241,18 @@ class ArrayReader:
     def _invalid(self, message: str, at: int) -> DataError:
         if self._place:
             where = f"{self._bytes + len(self._text[self._counted : at].encode())} bytes behind byte {self._place}"
-            return DataError(f"{self._path}: not valid JSON {where}: {message}")
+            return DataError(f"{self._path}: not valid JSON {where}: {message}{self._guess(at)}")
         line = self._lines + self._text.count("\n", 0, at) + 1
         start = self._text.rfind("\n", 0, at)
         column = at - start if start >= 0 else at + self._column + 1
         return DataError(
             f"{self._path}: not valid JSON at line {line}, column {column}: {message} (row {self._row + 1})"
+            f"{self._guess(at)}"
         )
+
+    def _guess(self, at: int) -> str:
+        """Return the usual reason for what is there."""
+        if at == self._at and self._text.startswith("]", at):  # where a row should begin behind a comma
+            return "; there is a comma too many before the ]"
+        is_unfinished = self._at_end and "]" not in self._text[at:]
+        return f"; the file ends without a ], {_STOPPED}" if is_unfinished else ""

@@ -1,11 +1,9 @@
-"""What is wrong with rows of one file: malformed ones, and values that nobody can use."""
+"""What stands in a file and cannot be used: values, and whole rows."""
 
+import re
 from dataclasses import dataclass
-from pathlib import Path
 
-from tunesmith.errors import DataError
-
-_SHOWN_PROBLEMS = 3
+_BROKEN_BYTE = re.compile("[\udc80-\udcff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,20 +17,23 @@ class UnreadableValue:
         return self.what
 
 
-class FileProblems:
-    """Malformed rows of one file, collected so that the first few are shown together."""
+@dataclass(frozen=True, slots=True)
+class MalformedRow:
+    """Stands where a row should be and is none; the rows around it can be read."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.messages: list[str] = []
+    what: str
+    """In words, such as `line 3, column 5 is not valid JSON: Expecting value`."""
 
-    def add(self, row: int, message: str) -> None:
-        """Note a row, counted from 0; the third one ends the reading."""
-        self.messages.append(f"row {row + 1}: {message}")
-        if len(self.messages) == _SHOWN_PROBLEMS:
-            self.check()
 
-    def check(self) -> None:
-        """Raise if there was any."""
-        if self.messages:
-            raise DataError(f"{self.path}: malformed rows. " + "; ".join(self.messages))
+def find_broken_byte(text: str) -> str | None:
+    """Return in words where a text is not UTF-8; nothing where it is.
+
+    Args:
+        text: Read with the error handler `surrogateescape`, so that each byte that fits nowhere is half of a surrogate
+            pair, which no UTF-8 text has.
+    """
+    found = None if text.isascii() else _BROKEN_BYTE.search(text)
+    if found is None:
+        return None
+    byte = ord(found[0]) - 0xDC00
+    return f"character {found.start() + 1} is not UTF-8 text (byte {byte:#04x}); save the file as UTF-8"

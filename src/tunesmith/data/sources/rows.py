@@ -15,12 +15,15 @@ import pyarrow.parquet as pq
 from tunesmith.data.sources.columnar import read_arrow, read_parquet
 from tunesmith.data.sources.compression import damage_errors, find_file_type
 from tunesmith.data.sources.dataset_spec import DatasetSpec
-from tunesmith.data.sources.json_rows import read_json, read_json_lines
-from tunesmith.data.sources.problems import FileProblems
+from tunesmith.data.sources.json_rows import read_json
+from tunesmith.data.sources.problems import MalformedRow
 from tunesmith.data.sources.text_rows import read_csv, read_text
 from tunesmith.errors import DataError
 
 Values = dict[str, Any]
+
+_MOST_MALFORMED = 1000
+"""Malformed rows at the start of a data set from which it is none."""
 
 
 class RawRow(NamedTuple):
@@ -31,13 +34,15 @@ class RawRow(NamedTuple):
 
     file: Path
     values: Values
+    problem: str | None = None
+    """What is wrong with a row that is malformed in its file, in words; it has no values."""
 
 
 def read_rows(spec: DatasetSpec, chunk_rows: int = 1000) -> Iterator[list[RawRow]]:
     """Yield the rows of a data set in order, in lists of at most `chunk_rows`.
 
     Raises:
-        DataError: A file cannot be read, or rows are malformed; the first three are named.
+        DataError: A file cannot be read.
     """
     rows = chain.from_iterable(read_file(path) for path in spec.files)
     last_row = None if spec.last_row is None else min(spec.last_row, sys.maxsize)
@@ -47,12 +52,20 @@ def read_rows(spec: DatasetSpec, chunk_rows: int = 1000) -> Iterator[list[RawRow
 
 
 def peek_rows(files: Sequence[Path], num_rows: int = 1) -> list[RawRow]:
-    """Return the first rows of a data set, fewer where it has no more.
+    """Return the first rows of a data set that are not malformed, fewer where it has no more.
 
     Raises:
-        DataError: A file cannot be read.
+        DataError: A file cannot be read, or all of the first rows are malformed.
     """
-    return list(islice(chain.from_iterable(map(read_file, files)), num_rows))
+    found, malformed = list[RawRow](), list[RawRow]()
+    for row in chain.from_iterable(map(read_file, files)):
+        (found if row.problem is None else malformed).append(row)
+        if len(found) == num_rows or (len(malformed) == _MOST_MALFORMED and not found):
+            break
+    if malformed and not found:
+        shown = "".join(f"\n  {row.file.name} row {row.row + 1}: {row.problem}" for row in malformed[:3])
+        raise DataError(f"{malformed[0].file}: none of its first {len(malformed):,} rows can be read:{shown}")
+    return found
 
 
 def count_rows(path: Path) -> int:
@@ -69,11 +82,13 @@ def read_file(path: Path) -> Iterator[RawRow]:
     Raises:
         DataError: The file cannot be read; the message names it and the row that was to come.
     """
-    problems = FileProblems(path)
     number = -1
     try:
-        for number, value in enumerate(_READERS[find_file_type(path)](path, problems)):
-            yield RawRow(number, path, value)
+        for number, value in enumerate(_READERS[find_file_type(path)](path)):
+            if isinstance(value, MalformedRow):
+                yield RawRow(number, path, {}, value.what)
+            else:
+                yield RawRow(number, path, value)
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}: not UTF-8 text near row {number + 2}: {error.reason} ({error.object[error.start]:#04x}). "
@@ -82,12 +97,11 @@ def read_file(path: Path) -> Iterator[RawRow]:
     except damage_errors(path) as error:  # no permission, a failing disk or network, damaged or unfinished files
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise DataError(f"{path} cannot be read at row {number + 2}: {reason}") from error
-    problems.check()
 
 
-_READERS: Mapping[str, Callable[[Path, FileProblems], Iterator[Values]]] = {
+_READERS: Mapping[str, Callable[[Path], Iterator[Values | MalformedRow]]] = {
     ".json": read_json,
-    ".jsonl": read_json_lines,
+    ".jsonl": read_json,
     ".csv": read_csv,
     ".parquet": read_parquet,
     ".arrow": read_arrow,

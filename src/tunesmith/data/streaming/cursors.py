@@ -1,7 +1,6 @@
 """A shard from any place on: raw rows, each with its place and the place to go on at."""
 
 import csv
-import json
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
@@ -15,9 +14,10 @@ import pyarrow.parquet as pq
 
 from tunesmith.data.sources.columnar import rows_of_batch
 from tunesmith.data.sources.compression import damage_errors, find_file_type
-from tunesmith.data.sources.json_rows import DECODER, WINDOW_CHARACTERS, ArrayReader
+from tunesmith.data.sources.json_rows import WINDOW_CHARACTERS, ArrayReader, check_object, parse_line
+from tunesmith.data.sources.problems import MalformedRow
 from tunesmith.data.sources.rows import read_file
-from tunesmith.data.sources.text_rows import check_column_names
+from tunesmith.data.sources.text_rows import Row, build_row, check_column_names, parse_text, read_header
 from tunesmith.data.streaming.shards import Shard, Unit, group_borders
 from tunesmith.errors import DataError
 
@@ -35,6 +35,9 @@ class PlacedRow(NamedTuple):
     number: int
     """How many rows of the shard, of all shares, come before the next one."""
 
+    problem: str | None = None
+    """What is wrong with a row that is malformed in its file, in words; it has no values."""
+
 
 class Position(NamedTuple):
     """Where to go on in a shard."""
@@ -48,13 +51,16 @@ def read_shard(shard: Shard, position: Position | None = None) -> Iterator[Place
     """Yield the rows of a shard, from its start or from a position that an earlier row gave.
 
     Raises:
-        DataError: The file cannot be read, or a row is malformed; the message says where.
+        DataError: The file cannot be read; the message says where.
     """
     position = position or Position(shard.start)
     rows = _guarded(shard, position.place, _READERS[shard.unit](shard, position.place))
     for number, (place, values, next_place) in enumerate(rows, start=position.number):
         if number % shard.num_shares == shard.share:
-            yield PlacedRow(place, values, next_place, number + 1)
+            if isinstance(values, MalformedRow):
+                yield PlacedRow(place, {}, next_place, number + 1, values.what)
+            else:
+                yield PlacedRow(place, values, next_place, number + 1)
 
 
 def describe_place(path: Path, unit: Unit, place: int) -> str:
@@ -75,11 +81,12 @@ def describe_place(path: Path, unit: Unit, place: int) -> str:
     return f"line {lines:,}"
 
 
-_Raw = Iterator[tuple[int, dict[str, Any], int]]
+_Raw = Iterator[tuple[int, Row, int]]
+"""Place, row, and the place behind it."""
 
 
 def _read_lines(shard: Shard, place: int) -> _Raw:
-    parse = _parse_text if find_file_type(shard.file) == ".txt" else _parse_json
+    parse = parse_text if find_file_type(shard.file) == ".txt" else parse_line
     with shard.file.open("rb") as file:
         _go_to_line(file, place)
         place = file.tell()
@@ -89,7 +96,7 @@ def _read_lines(shard: Shard, place: int) -> _Raw:
             after = place + len(line)
             text = line.removeprefix(_BOM) if place == 0 else line
             if text.strip():
-                yield place, parse(text, shard, place), after
+                yield place, parse(text.decode("utf-8", "surrogateescape")), after
             place = after
 
 
@@ -100,36 +107,12 @@ def _go_to_line(file: IO[bytes], place: int) -> None:
         file.readline()
 
 
-def _parse_json(line: bytes, shard: Shard, place: int) -> dict[str, Any]:
-    try:
-        value = DECODER.decode(line.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise _malformed(shard, place, f"not UTF-8 text: {error.reason}. Save it as UTF-8") from error
-    except json.JSONDecodeError as error:
-        raise _malformed(shard, place, f"not valid JSON at column {error.pos + 1}: {error.msg}") from error
-    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, endless brackets
-        raise _malformed(shard, place, f"the JSON cannot be read: {error}") from error
-    if not isinstance(value, dict):
-        raise _malformed(shard, place, f"expected an object, found {type(value).__name__}")
-    return value
-
-
-def _parse_text(line: bytes, shard: Shard, place: int) -> dict[str, Any]:
-    try:
-        return {"text": line.decode("utf-8").rstrip("\r\n")}
-    except UnicodeDecodeError as error:
-        raise _malformed(shard, place, f"not UTF-8 text: {error.reason}. Save it as UTF-8") from error
-
-
 def _read_csv(shard: Shard, place: int) -> _Raw:
     csv.field_size_limit(sys.maxsize)
     with shard.file.open("rb") as file:
         counted = _CountedLines(file)
         reader = csv.reader(counted, strict=True)
-        header = next(filter(None, reader), None)
-        if header is None:
-            return
-        check_column_names(header, shard.file)
+        header = read_header(reader, shard.file)
         if place:
             counted.go_to(place)
         while True:
@@ -142,9 +125,7 @@ def _read_csv(shard: Shard, place: int) -> _Raw:
                 return
             if not fields:
                 continue
-            if len(fields) != len(header):
-                raise _malformed(shard, start, f"expected {len(header)} fields, found {len(fields)}")
-            yield start, dict(zip(header, fields, strict=True)), counted.place
+            yield start, build_row(header, fields), counted.place
 
 
 class _CountedLines(Iterator[str]):
@@ -168,7 +149,7 @@ class _CountedLines(Iterator[str]):
             raise StopIteration
         text = line.removeprefix(_BOM) if self.place == 0 else line
         self.place += len(line)
-        return text.decode("utf-8")
+        return text.decode("utf-8", "surrogateescape")
 
 
 def _read_groups(shard: Shard, place: int) -> _Raw:
@@ -214,15 +195,13 @@ def _read_array(shard: Shard, place: int) -> _Raw:
         reader = ArrayReader(shard.file, TextIOWrapper(file, encoding="utf-8", newline=""), WINDOW_CHARACTERS)
         for value in reader.go_on(place) if place else reader.values():
             after = start + reader.count_bytes()
-            if not isinstance(value, dict):
-                raise _malformed(shard, place, f"expected an object, found {type(value).__name__}")
-            yield place, value, after
+            yield place, check_object(value), after
             place = after
 
 
 def _read_counted(shard: Shard, place: int) -> _Raw:
     for row in islice(read_file(shard.file), place, None):
-        yield row.row, row.values, row.row + 1
+        yield row.row, row.values if row.problem is None else MalformedRow(row.problem), row.row + 1
 
 
 _READERS: Mapping[Unit, Callable[[Shard, int], _Raw]] = {

@@ -26,6 +26,8 @@ class StreamedRow(NamedTuple):
     shard: Shard
     place: int
     values: dict[str, Any]
+    problem: str | None = None
+    """See `PlacedRow.problem`."""
 
     @property
     def row_id(self) -> int:
@@ -105,17 +107,17 @@ class SetReader:
         current = shard.num_bytes if self._position is None else shard.left_from(self._position.place)
         return current + self._left_after[len(self._order) - self._done - 1]
 
-    def next_row(self) -> tuple[Shard, int, dict[str, Any]] | None:
-        """Return shard, place and values of the next row; `None` at the end of the round."""
+    def next_row(self) -> tuple[Shard, int, dict[str, Any], str | None] | None:
+        """Return shard, place, values and problem of the next row; `None` at the end of the round."""
         return next(self._rows, None)
 
-    def _iterate(self) -> Iterator[tuple[Shard, int, dict[str, Any]]]:
+    def _iterate(self) -> Iterator[tuple[Shard, int, dict[str, Any], str | None]]:
         while self._done < len(self._order):
             shard = self._shards[self._order[self._done]]
             for row in read_shard(shard, self._position):
                 self._position = Position(row.next_place, row.number)
                 self.is_begun = True
-                yield shard, row.place, row.values
+                yield shard, row.place, row.values, row.problem
             self._position = None
             self._done += 1
 

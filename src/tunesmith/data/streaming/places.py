@@ -1,6 +1,7 @@
 """Where a streamed row stands, as one number: the file in the upper bits, the place in it in the lower ones."""
 
 from tunesmith.data.sources import RawRow
+from tunesmith.data.streaming.cursors import describe_place
 from tunesmith.data.streaming.shards import find_unit
 
 _PLACE_BITS = 44
@@ -26,7 +27,8 @@ def split_row_id(row_id: int) -> tuple[int, int]:
     return row_id >> _PLACE_BITS, row_id & ((1 << _PLACE_BITS) - 1)
 
 
-def render_streamed_place(row: RawRow) -> str:
-    """Return where a row of a stream stands, in words; lines are not counted for it."""
-    is_counted = find_unit(row.file) in ("groups", "rows")
-    return f"{row.file.name} row {row.row + 1:,}" if is_counted else f"{row.file.name} byte {row.row:,}"
+def render_streamed_place(row: RawRow, *, is_exact: bool = False) -> str:
+    """Return where a row of a stream stands, in words; lines are counted only where it must be `is_exact`."""
+    unit = find_unit(row.file)
+    is_bytes = unit not in ("groups", "rows") and not is_exact
+    return f"{row.file.name} {f'byte {row.row:,}' if is_bytes else describe_place(row.file, unit, row.row)}"

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tunesmith.data.sources import DatasetSpec
-from tunesmith.data.sources.compression import damage_errors, find_file_type, is_compressed, open_bytes
+from tunesmith.data.sources.compression import check_is_text, find_file_type, is_compressed
+from tunesmith.data.sources.json_rows import holds_array
 from tunesmith.errors import DataError
 
 Unit = Literal["lines", "groups", "csv", "array", "rows"]
@@ -25,6 +26,7 @@ Unit = Literal["lines", "groups", "csv", "array", "rows"]
 Bytes at the start of a line, rows of a columnar file, bytes at the start of a CSV record or of an element of a JSON
 array, or rows that can only be reached by reading those before."""
 
+_OF_TEXT = (".json", ".jsonl", ".csv", ".txt")
 _LEAST_BYTES = 1 << 16
 _MOST_BYTES = 64 << 20
 """A part of a text file is larger than the first, and smaller than the second."""
@@ -100,7 +102,7 @@ def deal(shards: Sequence[Shard], consumer: int, num_consumers: int) -> list[Sha
 
 def find_unit(path: Path) -> Unit:
     """Return how the places in a file are counted."""
-    return _find_unit(path, _stamp(path))
+    return _find_unit(path, find_stamp(path))
 
 
 @lru_cache(maxsize=4096)
@@ -109,11 +111,22 @@ def _find_unit(path: Path, stamp: object) -> Unit:
     kind = find_file_type(path)
     if is_compressed(path):
         return "rows"
-    if kind in (".jsonl", ".txt") or (kind == ".json" and not _starts_with_array(path)):
-        return "lines"
+    if kind in _OF_TEXT:
+        return _find_unit_of_text(path, kind)
     if kind == ".parquet" or (kind == ".arrow" and isinstance(path, Path) and _arrow_groups(path) is not None):
         return "groups"
-    return "csv" if kind == ".csv" else "array" if kind == ".json" else "rows"
+    return "rows"
+
+
+def _find_unit_of_text(path: Path, kind: str) -> Unit:
+    try:
+        with path.open("rb") as file:
+            check_is_text(path, file)
+        if kind == ".csv":
+            return "csv"
+        return "array" if kind != ".txt" and holds_array(path) else "lines"
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
 
 
 def group_borders(path: Path) -> tuple[int, ...]:
@@ -122,10 +135,10 @@ def group_borders(path: Path) -> tuple[int, ...]:
     Raises:
         DataError: The file is damaged.
     """
-    return _group_borders(path, _stamp(path))
+    return _group_borders(path, find_stamp(path))
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+def find_stamp(path: Path) -> tuple[int, int] | None:
     """Return size and time of a file on this disk; nothing where asking would take the network."""
     if not isinstance(path, Path) or not path.is_file():
         return None
@@ -186,14 +199,6 @@ def _check_whole(spec: DatasetSpec) -> None:
             f"data set {spec.name!r} has {' and '.join(problems)}, and with streaming nobody counts its rows. Leave "
             "that out (max_steps decides how much is read), or set streaming: false."
         )
-
-
-def _starts_with_array(path: Path) -> bool:
-    try:
-        with open_bytes(path) as file:
-            return file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
-    except damage_errors(path) as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
 
 
 def _arrow_groups(path: Path) -> list[int] | None:

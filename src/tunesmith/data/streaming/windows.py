@@ -58,7 +58,7 @@ class WindowEncoder:
         return [example for place in sorted(by_row) for example in by_row[place]], tallies
 
     def _encode_set(self, encoder: ChunkEncoder, rows: Sequence[StreamedRow]) -> tuple[EncodedChunk, Tally]:
-        raw = [RawRow(row.place, row.shard.file, row.values) for row in rows]
+        raw = [RawRow(row.place, row.shard.file, row.values, row.problem) for row in rows]
         attempt = Attempt()
         with attempt:
             encoded: tuple[EncodedChunk, Tally] = encoder(RawChunk(0, raw))

@@ -77,7 +77,7 @@ def test_the_report_counts_all_rows_for_which_the_run_stops(disordered, capsys):
     assert main(["data", "report", *disordered]) == 0
     shown = capsys.readouterr().out
     assert "dropped, two answers in a row: 4 (chats.jsonl row 2: turn 3; chats.jsonl row 3: turn 3; chats" in shown
-    assert "dropped, unknown role: 3 (chats.jsonl row 7: conversations[0].from is 'nobody'; chats.jsonl row 8" in shown
+    assert "dropped, unknown role: 3 (chats.jsonl row 7: conversations[0].from is 'nobody'; known are " in shown
     assert "7 rows are not as they should be (see dropped: two answers in a row, unknown role), and this" in shown
     assert main(["data", "report", *disordered, "bad_rows=skip", "turn_order_policy=merge"]) == 0
     assert "this run stops for them" not in capsys.readouterr().out
@@ -92,6 +92,18 @@ def test_preparing_counts_all_rows_for_which_the_run_stops_and_says_so(disordere
     assert "\n  unknown role, 3 rows: chats.jsonl row 7: " in told.err
     assert main(["data", "prepare", *disordered, "turn_order_policy=skip", "bad_rows=skip"]) == 0
     assert "taken from the cache" in capsys.readouterr().err
+
+
+def test_the_report_counts_lines_that_are_no_rows_to_the_end_and_the_preview_says_why(folder, capsys):
+    with (folder / "sums.jsonl").open("a") as file:
+        file.write("{nothing\n" * 5 + json.dumps(question(9)) + '\n{"instruction": "cut o')
+    good = sum(1 for _ in (folder / "sums.jsonl").open()) - 6
+    assert main(["data", "report", "run.yaml", "--json"]) == 0
+    (account,) = json.loads(capsys.readouterr().out)["sets"]
+    assert (account["read"], account["dropped"]["malformed row"]) == (good + 6, 6)
+    assert len(account["shown"]["malformed row"]) == 3
+    assert main(["preview", "run.yaml", "--row", str(good + 6)]) == 0
+    assert "its writer was stopped" in capsys.readouterr().out
 
 
 def test_preparing_needs_the_columns_that_somebody_wrote_down(folder, capsys):

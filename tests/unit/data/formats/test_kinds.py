@@ -44,6 +44,11 @@ def test_a_data_set_of_another_kind_is_named_with_stage_and_what_is_missing(chec
         check([row], formatting, stage)
 
 
+def test_a_misspelt_column_is_pointed_at(check):
+    with pytest.raises(DataError, match=r"did you mean 'ouput'\? then write `columns: {response: 'ouput'}`"):
+        check([{"instruction": "Q", "ouput": "A"}], "alpaca", "sft")
+
+
 def test_one_row_that_has_the_column_is_enough(check):
     check([{"x": 1}, {"output": "a"}], "alpaca", "sft")
     check([], "alpaca", "sft")

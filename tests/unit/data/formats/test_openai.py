@@ -43,7 +43,18 @@ def test_weights_say_which_answers_are_learnt(weight, trained):
     [
         ({"role": "assistant", "content": None}, "wrong type", "messages[1].content: expected text, found nothing"),
         ({"role": "assistant", "content": "A", "weight": 0.5}, "wrong type", "messages[1].weight: expected 0 or 1"),
-        ({"role": "robot", "content": "A"}, "unknown role", "messages[1].role is 'robot'"),
+        (
+            {"role": "robot", "content": "A"},
+            "unknown role",
+            "messages[1].role is 'robot'; known are 'user', 'assistant', 'system', 'tool', 'function'",
+        ),
+        ({"from": "gpt", "value": "A"}, "wrong type", "messages[1].content is missing; there are 'from', 'value'"),
+        ({"content": "A"}, "wrong type", "messages[1].role is missing; there are 'content'"),
+        (
+            {"role": "assistant", "tool_calls": {}},
+            "wrong type",
+            "messages[1].tool_calls: expected a list, found",
+        ),
         (
             {"role": "assistant", "tool_calls": [{}]},
             "tool call is malformed",

@@ -59,7 +59,11 @@ def test_other_names_for_roles_and_contents():
 @pytest.mark.parametrize(
     ("turns", "reason", "detail"),
     [
-        ([("human", "Q"), ("bot", "A")], "unknown role", "conversations[1].from is 'bot'"),
+        (
+            [("human", "Q"), ("bot", "A")],
+            "unknown role",
+            "conversations[1].from is 'bot'; known are 'human', 'gpt', 'system'",
+        ),
         ([("human", "Q"), ("gpt", None)], "wrong type", "conversations[1].value: expected text, found nothing (None)"),
         (
             [("human", "Q"), ("function_call", "{")],
@@ -72,6 +76,16 @@ def test_unusable_turns_are_named_with_their_place(turns, reason, detail):
     dropped = convert(*turns)
     assert dropped == Dropped(reason)
     assert dropped.detail.startswith(detail)
+
+
+def test_a_turn_without_what_every_turn_has_says_what_it_has():
+    convert_row = build_format(spec_of("sharegpt"), "sft")
+    assert convert_row({"conversations": [{"from": "human", "text": "Q"}]}).detail == (
+        "conversations[0].value is missing; there are 'from', 'text'"
+    )
+    assert convert_row({"conversations": [{"value": "Q"}]}).detail == (
+        "conversations[0].from is missing; there are 'value'"
+    )
 
 
 def test_rows_without_turns_or_with_other_things_are_dropped():

@@ -143,6 +143,12 @@ def test_names_that_keep_their_defaults_are_told_as_a_difference(folder):
         ({"weight": 0.5}, {"weight": None}, ()),
         ({"mask": [0, 1]}, {"loss_mask": "mask"}, ()),
         ({"images": ["a.png"], "videos": []}, {}, ("column 'images' is not read: pictures, films and sound are not",)),
+        (
+            {"system": "Be brief.", "tools": None, "history": [["a", "b"]]},
+            {},
+            ("column 'system' is not read, since the entry does not name it; `columns: {system: system}` does",),
+        ),
+        ({"system": "Be brief."}, {"system": None}, ()),
     ],
 )
 def test_columns_that_may_be_meant_otherwise_are_told(folder, beside, columns, notes):
@@ -166,6 +172,19 @@ def test_what_a_file_has_no_use_for_is_told(folder):
     assert catalog(folder, toy=entry).resolve("toy").notes == (
         "subset and folder is not used: only repositories on a hub have one",
     )
+
+
+def test_an_empty_row_at_the_start_does_not_hide_the_format(folder):
+    (folder / "odd.jsonl").write_text('{}\n{"text": "a"}\n')
+    assert catalog(folder).resolve("odd.jsonl").formatting == "text"
+
+
+def test_a_table_without_names_of_columns_is_pointed_at(folder):
+    (folder / "odd.csv").write_text("What is 1 + 1?,2\nWhat is 1 + 2?,3\n")
+    with pytest.raises(
+        DataError, match=r"odd\.csv \(its first line names the columns\): the columns 'What is 1 \+ 1\?'"
+    ):
+        catalog(folder).resolve("odd.csv")
 
 
 def test_patterns_and_addresses_are_data_sets(folder):

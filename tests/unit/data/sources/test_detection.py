@@ -32,12 +32,19 @@ SHAREGPT = [{"from": "human", "value": "a"}]
     ],
 )
 def test_the_columns_of_the_first_row_tell_the_format(row, columns, tags, formatting, renamed):
-    found = detect_format(row, columns, tags, "rows.json")
+    found = detect_format([row], columns, tags, "rows.json")
     assert (found.formatting, found.columns) == (formatting, renamed)
     assert found.reason
+
+
+def test_the_first_row_that_tells_decides():
+    rows = [{}, {"id": 3}, {"messages": OPENAI}, {"text": "a"}]
+    assert detect_format(rows, {}, {}, "rows.json").formatting == "openai"
+    with pytest.raises(DataError, match=r"rows.json: the columns 'id' do not say"):
+        detect_format(rows[:2], {}, {}, "rows.json")
 
 
 @pytest.mark.parametrize("row", [{}, {"foo": 1}, {"messages": "text"}, {"prompt": [1], "completion": "x"}])
 def test_rows_that_do_not_say_are_refused_with_what_would(row):
     with pytest.raises(DataError, match=r"rows.json: the columns .* do not say how the rows are meant. Known are"):
-        detect_format(row, {}, {}, "rows.json")
+        detect_format([row], {}, {}, "rows.json")

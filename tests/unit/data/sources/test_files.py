@@ -47,6 +47,15 @@ def test_files_folders_and_patterns_give_files_in_order(folder, name):
     assert names_of(find_files(build_path(name, folder), "toy")) == PLACES[name]
 
 
+def test_what_is_written_for_people_beside_rows_is_no_data(folder):
+    for name in ("README.md", "README.txt", "LICENSE", "card.md"):
+        (folder / "parts" / name).write_text("Read me.")
+    assert names_of(find_files(folder / "parts", "toy")) == PLACES["parts"]
+    (folder / "parts" / "more.tsv").touch()
+    with pytest.raises(DataError, match=r"has files of type .tsv; .*A pattern such as .*parts/\*\.jsonl names some"):
+        find_files(folder / "parts", "toy")
+
+
 @pytest.mark.parametrize("name", PLACES)
 def test_an_object_store_is_read_like_a_disk(bucket, name):
     assert names_of(find_files(build_path(f"memory://bucket/{name}"), "toy")) == PLACES[name]

@@ -10,6 +10,9 @@ import re
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import settings as limits
+from hypothesis import strategies as st
 
 from tests.unit.data.streaming.files import text_spec
 from tunesmith.data.sources.rows import read_file
@@ -67,6 +70,40 @@ def damaged(content, rng):
     return bytes(content)
 
 
+KINDS_OF_LINES = [
+    b'{"a": 1}',
+    '{"é": "🙂"}'.encode(),
+    b"\xef\xbb\xbf{}",
+    b"",
+    b" \t",
+    b"[1]",
+    b"null",
+    b'{"a": 1}{"a": 2}',
+    b'{"a": "b',
+    b"{'a': 1}",
+    b'{"a": "\xff"}',
+    b"\0\0",
+]
+
+
+def test_of_any_lines_each_that_is_not_blank_is_a_row_or_a_problem_in_files_and_in_streams(tmp_path):
+    path = tmp_path / "rows.jsonl"
+
+    @limits(max_examples=60, deadline=None)
+    @given(st.lists(st.sampled_from(KINDS_OF_LINES), max_size=8), st.sampled_from([b"\n", b"\r\n"]), st.booleans())
+    def holds(lines, line_end, has_last_end):
+        path.write_bytes(line_end.join([b'{"a": 0}', *lines]) + line_end * has_last_end)
+        rows = list(read_file(path))
+        assert len(rows) == 1 + sum(bool(line.strip()) for line in lines)
+        assert all(row.values == {} or row.problem is None for row in rows)
+        for num_readers in (1, 3):
+            streamed = [row for shard in cut_shards(text_spec(path), 1, num_readers) for row in read_shard(shard)]
+            kinds = [[(row.values, row.problem is None) for row in part] for part in (rows, streamed)]
+            assert sorted(map(repr, kinds[0])) == sorted(map(repr, kinds[1]))
+
+    holds()
+
+
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_damaged_file_gives_rows_or_an_error_that_names_it(tmp_path, name):
     path, rng = tmp_path / name, random.Random(f"damage {name}")
@@ -74,13 +111,13 @@ def test_a_damaged_file_gives_rows_or_an_error_that_names_it(tmp_path, name):
     for _ in range(60):
         path.write_bytes(damaged(WHOLE[name], rng))
         try:
-            assert all(isinstance(row.values, dict) for row in read_file(path))
+            errors += [f"{name} row {row.row}: {row.problem}" for row in read_file(path) if row.problem is not None]
         except DataError as error:
             errors.append(str(error))
     assert all(name in error for error in errors)
     if name.startswith(("rows.json", "rows.csv")):
         assert errors
-        named = re.compile(r"row \d+|the column .* twice|no comma|one object")
+        named = re.compile(r"row \d+|the column .* twice|no comma|one object|header|is UTF-16")
         assert [error for error in errors if not named.search(error)] == []
 
 
@@ -93,9 +130,11 @@ def test_a_damaged_file_of_a_stream_gives_rows_or_an_error_that_names_it(tmp_pat
         path.write_bytes(damaged(WHOLE[name], rng))
         try:
             for shard in cut_shards(text_spec(path), 1, 2):
-                assert all(isinstance(row.values, dict) for row in read_shard(shard))
+                errors += [f"{name} byte {row.place}: {row.problem}" for row in read_shard(shard) if row.problem]
         except DataError as error:
             errors.append(str(error))
     assert all(name in error for error in errors)
-    named = re.compile(r"row \d+|line \d+|byte \d+|the column .* twice|no comma|one object|not a readable")
+    named = re.compile(
+        r"row \d+|line \d+|byte \d+|the column .* twice|no comma|one object|not a readable|header|is UTF-16"
+    )
     assert [error for error in errors if not named.search(error)] == []

@@ -1,4 +1,6 @@
+import gzip
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -6,6 +8,7 @@ import pytest
 
 from tests.unit.data.formats.specs import spec_of
 from tunesmith.data.sources import read_rows
+from tunesmith.data.sources import rows as rows_module
 from tunesmith.data.sources.files import find_files
 from tunesmith.data.sources.rows import count_rows, peek_rows
 from tunesmith.errors import DataError
@@ -85,31 +88,83 @@ def test_rows_come_in_chunks(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.jsonl", '{"a": 1}\n{"a": \n', r"a.jsonl: malformed rows. row 2: line 2, column 7 is not valid JSON"),
-        ("a.jsonl", "[1]\n", "row 1: line 1: expected an object, found list"),
-        ("a.json", '[{"a": 1}, 3]', "a.json: malformed rows. row 2: expected an object, found int"),
         ("a.json", '[{"a": 1},\n{"b"}]', "a.json: not valid JSON at line 2, column 5"),
-        ("a.csv", "a,b\n1,2\n3\n", "row 2: line 3: expected 2 fields, found 1"),
         ("a.csv", 'a,b\n"1"x,2\n', "line 2 is not valid CSV"),
         ("a.parquet", "nonsense", "a.parquet: not a readable Parquet file"),
         ("a.arrow", "nonsense", "a.arrow: not a readable Arrow file"),
     ],
 )
-def test_malformed_rows_are_named_by_file_and_row(tmp_path, name, text, message):
+def test_files_that_cannot_be_read_on_are_named_with_the_place(tmp_path, name, text, message):
     with pytest.raises(DataError, match=message):
         read(write(tmp_path / name, text))
 
 
-def test_the_first_three_malformed_rows_are_named_together(tmp_path):
-    path = write(tmp_path / "a.jsonl", "{}\n1\n2\n{}\n3\n4\n")
-    with pytest.raises(DataError, match=r"row 2: .*; row 3: .*; row 5: [^;]*$"):
-        read(path)
+CUT = "; the file ends here, as it does where its writer was stopped"
 
 
-def test_text_that_is_not_utf_8_is_named(tmp_path):
-    (tmp_path / "a.jsonl").write_bytes('{"a": "é"}'.encode("latin-1"))
-    with pytest.raises(DataError, match=r"a.jsonl: not UTF-8 text near row 1: .*0xe9"):
-        read(tmp_path / "a.jsonl")
+@pytest.mark.parametrize(
+    ("name", "content", "row", "problem"),
+    [
+        ("a.jsonl", b'{"a": 1}\n{"a": \n', 1, "line 2, column 7 is not valid JSON: Expecting value, at '{\"a\": '"),
+        ("a.jsonl", b'{}\n\n{"a": "x', 1, f"column 7 is not valid JSON: Unterminated string .*, at '.*'{CUT}"),
+        (
+            "a.jsonl",
+            b'{"a": 1}{"a": 2}\n',
+            0,
+            "column 9 is not valid JSON: Extra data, .*; a line holds one object and",
+        ),
+        ("a.jsonl", b"{}\n" + b"\0" * 99, 1, "line 2, column 1 is not valid JSON: zero bytes, as a machine that went"),
+        ("a.jsonl", b"{'a': 1}\n", 0, "Expecting property name enclosed in double quotes, at \"{'a': 1}\"$"),
+        ("a.jsonl", b'{"a": 1}\n[1]\n', 1, "line 2, expected an object, found list"),
+        ("a.jsonl", b"[1]\n[2]\n", 0, "line 1, expected an object, found list"),
+        (
+            "a.jsonl",
+            '{}\n{"a": "café"}\n'.encode("latin-1"),
+            1,
+            r"line 2, character 11 is not UTF-8 .*\(byte 0xe9\); save",
+        ),
+        ("a.json", b'[{"a": 1}, 3, {}]', 1, "expected an object, found int"),
+        ("a.csv", b"a,b\n1,2\n3\n", 1, "line 3, expected 2 fields, found 1"),
+        ("a.csv", "a,b\nx,é\n".encode("latin-1"), 0, r"line 2, character 3 is not UTF-8 text \(byte 0xe9\)"),
+        ("a.txt", b"one\n\xff\nthree", 1, r"line 2, character 1 is not UTF-8 text \(byte 0xff\)"),
+    ],
+)
+def test_a_malformed_row_has_no_values_and_says_where_and_why(tmp_path, name, content, row, problem):
+    (tmp_path / name).write_bytes(content)
+    rows = read(tmp_path / name)
+    assert next(place for place, found in enumerate(rows) if found.problem is not None) == row
+    assert rows[row].values == {}
+    assert re.search(problem, rows[row].problem)
+    assert [found.row for found in rows] == list(range(len(rows)))
+
+
+def test_rows_around_malformed_ones_are_read_and_all_are_counted(tmp_path):
+    path = write(tmp_path / "a.jsonl", '{"n": 0}\n1\n2\n{"n": 3}\n3\n4\n{"n": 6}\n')
+    assert [found.values.get("n") for found in read(path)] == [0, None, None, 3, None, None, 6]
+    assert count_rows(path) == 7
+
+
+def test_byte_order_marks_of_files_that_were_put_behind_each_other_are_no_part_of_a_row(tmp_path):
+    assert values(write(tmp_path / "a.jsonl", f'{BOM}{{"n": 0}}\n{BOM}{{"n": 1}}\n')) == [{"n": 0}, {"n": 1}]
+
+
+@pytest.mark.parametrize("layout", ['[{"n": 0},\n {"n": 1}]\n', '[{"n": 0}, {"n": 1}]\n', '[\n  {"n": 0}, {"n": 1}]'])
+def test_an_array_is_read_as_one_whatever_its_name(tmp_path, layout):
+    assert values(write(tmp_path / "a.jsonl", layout)) == [{"n": 0}, {"n": 1}]
+
+
+def test_the_first_rows_are_those_that_can_be_read(tmp_path):
+    path = write(tmp_path / "a.jsonl", '1\n{"n": 1}\n2\n{"n": 3}\n')
+    assert [row.values["n"] for row in peek_rows((path,), 5)] == [1, 3]
+
+
+def test_a_file_without_one_row_that_can_be_read_is_named_with_the_first_three(tmp_path, monkeypatch):
+    monkeypatch.setattr(rows_module, "_MOST_MALFORMED", 4)
+    path = write(tmp_path / "a.jsonl", "{'n': 1}\n" * 9)
+    with pytest.raises(
+        DataError, match=r"a\.jsonl: none of its first 4 rows can be read:\n  a\.jsonl row 1: line 1, co"
+    ):
+        peek_rows((path,))
 
 
 def test_a_folder_holds_one_type_of_files(tmp_path):
@@ -155,12 +210,11 @@ def message_of(path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.jsonl", f'{{"a": {"9" * 5000}}}', "line 1: the JSON cannot be read: Exceeds the limit"),
         ("b.json", f'[{{"a": {"9" * 5000}}}]', "the JSON cannot be read: Exceeds the limit"),
-        ("c.jsonl", '{"a":' * 100_000, "line 1: the JSON cannot be read: maximum recursion depth exceeded"),
         ("d.json", "[" * 100_000, "the JSON cannot be read: maximum recursion depth exceeded"),
         ("e.json", '{\n "data": [{"a": "b"}]\n}', "it begins with one object over several lines"),
         ("f.json", '{ \r\n "a": "b"}', "it begins with one object over several lines"),
+        ("f.jsonl", '{\n "a": "b"\n}\n{\n "a": "c"\n}\n', "it begins with one object over several lines"),
         ("g.csv", "a,b,b\n1,2,3\n", "the column 'b' is there twice"),
         ("h.csv", "a;b\n1;2\n", "its first line has no comma, but ';'"),
     ],
@@ -171,10 +225,46 @@ def test_files_that_cannot_be_read_are_named_with_what_is_wrong(tmp_path, name, 
     assert message in found
 
 
-def test_text_in_another_encoding_is_refused_with_what_to_do(tmp_path):
+def test_a_line_that_the_parser_gives_up_on_is_malformed(tmp_path):
+    numbers, brackets = read(write(tmp_path / "a.jsonl", f'{{"a": {"9" * 5000}}}\n{"[" * 100_000}\n'))
+    assert numbers.problem.startswith("line 1, the JSON cannot be read: Exceeds the limit")
+    assert brackets.problem.startswith("line 2, the JSON cannot be read: maximum recursion depth exceeded")
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (gzip.compress(b"{}"), "gzip"),
+        (b"PAR1....", "Parquet"),
+        (b"ARROW1..", "Arrow"),
+        (b"PK\x03\x04....", "a zip arch"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.csv", "a.txt"])
+def test_files_of_another_kind_than_their_name_says_are_refused_as_what_they_are(tmp_path, name, content, kind):
+    (tmp_path / name).write_bytes(content)
+    assert f"{name}: the file begins as {kind}" in message_of(tmp_path / name)
+
+
+def test_a_record_that_does_not_end_is_named_by_its_first_line(tmp_path):
+    path = write(tmp_path / "a.csv", 'a,b\n"one\ntwo",2\n"open,3\n4,5\n')
+    found = message_of(path)
+    assert "a.csv: line 5 is not valid CSV (row 2, in a record that begins at line 4): unexpected end of data" in found
+    assert "inside quotes it is written twice" in found
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.csv", "a.txt", "a.jsonl.gz"])
+def test_utf_16_is_refused_with_what_to_do(tmp_path, name, encoding):
+    content = "instruction\n".encode(encoding)
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    assert "the file is UTF-16, as Excel" in message_of(tmp_path / name)
+
+
+def test_an_array_in_another_encoding_is_refused_with_what_to_do(tmp_path):
     path = tmp_path / "a.json"
-    path.write_bytes(json.dumps(ROWS).encode("utf-16"))
-    assert message_of(path).endswith("Save it as UTF-8.")
+    path.write_bytes('[{"a": "é"}]'.encode("latin-1"))
+    assert re.search(r"a.json: not UTF-8 text near row 1: .*0xe9\). Save it as UTF-8.", message_of(path))
 
 
 def test_a_parquet_file_that_is_damaged_inside_is_named(tmp_path):

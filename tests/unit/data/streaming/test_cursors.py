@@ -1,3 +1,4 @@
+import gzip
 import json
 
 import pytest
@@ -57,22 +58,51 @@ def test_a_record_over_several_lines_is_one_row(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.jsonl", b'{"text": "a"}\n\n{"text": \n', r"a\.jsonl: line 3: not valid JSON at column"),
-        ("a.jsonl", b'{"text": "a"}\n[1]\n', r"a\.jsonl: line 2: expected an object, found list"),
-        ("a.jsonl", b'{"text": "a"}\n{"text": "\xff"}\n', r"a\.jsonl: line 2: not UTF-8 text"),
-        ("a.jsonl", b"[" * 100_000, r"a\.jsonl: line 1: "),
-        ("a.txt", b"a\n\xff\n", r"a\.txt: line 2: not UTF-8 text"),
-        ("a.csv", b"text,more\na,b\nc\n", r"a\.csv: line 3: expected 2 fields, found 1"),
         ("a.csv", b'text\n"a"b\n', r"a\.csv: line 2: not valid CSV"),
-        ("a.csv", b"text\na\n\xff\n", r"a\.csv: line 3 or after it: not UTF-8 text"),
+        ("a.csv", b"te\xfft\na\n", r"a\.csv, header: character 3 is not UTF-8 text"),
+        ("a.csv", b"text;more\na;b\n", r"a\.csv: its first line has no comma, but ';'"),
         ("a.json", b'[{"text": "a"},\n{"text": }]', r"a\.json: not valid JSON at line 2"),
-        ("a.json", b'[{"text": "a"},\n[1]]', r"a\.json: line 2: expected an object, found list"),
+        ("a.json", b'[{"text": "\xff"}]', r"a\.json: line 1 or after it: not UTF-8 text"),
+        ("a.txt", "a\n".encode("utf-16"), r"a\.txt: the file is UTF-16"),
     ],
 )
-def test_a_malformed_row_is_named_with_its_line(tmp_path, name, content, message):
+def test_a_file_that_cannot_be_read_on_is_named_with_the_line(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
         list(read_shard(Shard(tmp_path / name, 0, find_unit(tmp_path / name))))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "place", "problem"),
+    [
+        ("a.jsonl", b'{"text": "a"}\n\n{"text": \n{}\n', "line 3", "column 10 is not valid JSON: Expecting value"),
+        ("a.jsonl", b'{"text": "a"}\n[1]\n{}\n', "line 2", "expected an object, found list"),
+        ("a.jsonl", b'{"text": "a"}\n{"text": "\xff"}\n{}\n', "line 2", "character 11 is not UTF-8 text"),
+        ("a.jsonl", b"{}\n" + b"[" * 100_000 + b"\n{}\n", "line 2", "the JSON cannot be read: maximum recursion"),
+        ("a.txt", b"a\n\xff\nb\n", "line 2", "character 1 is not UTF-8 text"),
+        ("a.csv", b"text,more\na,b\nc\nd,e\n", "line 3", "expected 2 fields, found 1"),
+        ("a.csv", b"text\na\n\xff\nb\n", "line 3", "character 1 is not UTF-8 text"),
+        ("a.json", b'[{"text": "a"},\n[1], {}]', "line 2", "expected an object, found list"),
+        ("a.jsonl.gz", gzip.compress(b"{}\n1\n{}\n"), "row 2", "line 2, expected an object, found int"),
+    ],
+)
+def test_a_malformed_row_has_a_place_and_reading_goes_on(tmp_path, name, content, place, problem):
+    path = tmp_path / name
+    path.write_bytes(content)
+    rows = list(read_shard(Shard(path, 0, find_unit(path))))
+    assert [row.problem is not None for row in rows] == [False, True, False]
+    assert rows[1].values == {}
+    assert rows[1].problem.startswith(problem)
+    assert describe_place(path, find_unit(path), rows[1].place) == place
+    resumed = read_shard(Shard(path, 0, find_unit(path)), Position(rows[0].next_place, rows[0].number))
+    assert list(resumed) == rows[1:]
+
+
+def test_an_array_with_the_name_of_lines_is_read_as_one(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('[{"text": "a"},\n {"text": "b"}]\n')
+    (shard,) = cut_shards(text_spec(path), 0, 1)
+    assert [row.values["text"] for row in read_shard(shard)] == ["a", "b"]
 
 
 def test_files_without_rows_give_none(tmp_path):
