@@ -21,7 +21,7 @@ from tunesmith.data.batches import Batch, Example
 from tunesmith.data.collators import Collator
 from tunesmith.data.loading.attempts import Attempt, Failure
 from tunesmith.data.loading.transport import BatchSlots, receive
-from tunesmith.data.streaming.source import StreamSource, differences
+from tunesmith.data.streaming.source import StreamSource, differences, note_rewritten
 from tunesmith.data.streaming.windows import ExampleStream, Item
 from tunesmith.errors import CheckpointError
 from tunesmith.runtime.child_signals import leave_numbers_to_us, start_workers
@@ -214,13 +214,16 @@ class StreamLoader:
         Raises:
             CheckpointError: The files, the number of readers or what decides the order has changed.
         """
-        found = differences(self._source.fingerprint(self.num_consumers), state["fingerprint"])
+        fingerprint, recorded = self._source.fingerprint(self.num_consumers), state["fingerprint"]
+        found = differences(fingerprint, recorded)
         if found:
             listed = "\n".join(f"  {difference}" for difference in found)
             raise CheckpointError(
                 f"This run streams other rows, or in another order, than the one that wrote the checkpoint:\n{listed}\n"
                 "Set them as they were (consumers are processes times dataloader_num_workers)."
             )
+        if self._ranks.is_main:
+            note_rewritten(fingerprint, recorded)
         self._num_received = state["received"]
         self._states = [None if own is None else _from_json(own) for own in state["streams"]]
         self._tallies = [() if own is None else own["tallies"] for own in self._states]

@@ -4,11 +4,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from tunesmith.data.encoding import ChunkEncoder
 from tunesmith.data.sources import DatasetSpec
+from tunesmith.data.streaming.contents import describe_file, modification_time
 from tunesmith.data.streaming.cursors import describe_place
 from tunesmith.data.streaming.mixing import MixedReader, Mixing
 from tunesmith.data.streaming.places import FIRST_FILE, split_row_id
@@ -133,6 +135,7 @@ class StreamSource:
         return {
             "consumers": num_consumers,
             "sets": [_describe_set(spec) for spec in self.specs],
+            "modified": [[modification_time(file) for file in spec.files] for spec in self.specs],
             "seed": options.seed,
             "is_shuffled": options.is_shuffled,
             "buffer_size": options.buffer_size,
@@ -165,7 +168,7 @@ class StreamSource:
 
 def differences(fingerprint: Mapping[str, Any], recorded: Mapping[str, Any]) -> Sequence[str]:
     """Return one line per part of a fingerprint that is not as recorded."""
-    now = {name: value for name, value in fingerprint.items() if name != "sets"}
+    now = {name: value for name, value in fingerprint.items() if name not in ("sets", "modified")}
     found = _compare(recorded, now, "")
     sets, old_sets = fingerprint["sets"], recorded.get("sets", [])
     if len(sets) != len(old_sets):
@@ -178,11 +181,23 @@ def differences(fingerprint: Mapping[str, Any], recorded: Mapping[str, Any]) -> 
     return found
 
 
+def note_rewritten(fingerprint: Mapping[str, Any], recorded: Mapping[str, Any]) -> None:
+    """Tell the user of files with another time of modification than was recorded, while nothing else differs."""
+    before, now = (chain.from_iterable(part.get("modified", ())) for part in (recorded, fingerprint))
+    count = sum(old != own for old, own in zip(before, now, strict=False))
+    if count:
+        logger.warning(
+            "%d of the files that are streamed were copied, or written after the checkpoint: their sizes and samples "
+            "of their content are as they were, so the run goes on. Rows that were edited since come as they are now.",
+            count,
+        )
+
+
 def _describe_set(spec: DatasetSpec) -> dict[str, Any]:
     """Return what a data set is and how its rows are read, as JSON values.
 
-    Folders may move, so only names of files count. Whether a run stops for bad rows or leaves them out does not: who
-    was stopped by one goes on without it.
+    Folders may move, so only names and contents of files count. Whether a run stops for bad rows or leaves them out
+    does not: who was stopped by one goes on without it.
     """
     return {
         "name": spec.name,
@@ -194,23 +209,28 @@ def _describe_set(spec: DatasetSpec) -> dict[str, Any]:
         "stringify_values": spec.stringify_values,
         "turn_order_policy": "merge" if spec.turn_order_policy == "merge" else "skip or error",
         "number of files": len(spec.files),
-        **{f"file {place}": [file.name, file.stat().st_size] for place, file in enumerate(spec.files, start=1)},
+        **{f"file {place}": describe_file(file) for place, file in enumerate(spec.files, start=1)},
     }
 
 
 def _compare(before: Mapping[str, Any], now: Mapping[str, Any], where: str) -> list[str]:
     """Return one line per value that differs."""
     return [
-        f"{where}{name} was {_shown(before.get(name))} and is {_shown(value)}"
-        for name, value in now.items()
-        if before.get(name) != value
+        f"{where}{name} {_change(before.get(name), value)}" for name, value in now.items() if before.get(name) != value
     ]
+
+
+def _change(before: object, now: object) -> str:
+    match before, now:
+        case [str(name), int(size), str()], [str(same), int(still), str()] if (name, size) == (same, still):
+            return f"is {_shown(now)} as it was, with other content: rows were changed in place"
+    return f"was {_shown(before)} and is {_shown(now)}"
 
 
 def _shown(value: object) -> str:
     """Return a value in words; files with their size."""
     match value:
-        case [str(name), int(size)]:
+        case [str(name), int(size)] | [str(name), int(size), str()]:
             return f"{name!r} ({size:,} bytes)"
         case None:
             return "not there"

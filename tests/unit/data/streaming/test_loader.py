@@ -1,6 +1,9 @@
 import json
+import os
+import shutil
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
@@ -149,6 +152,26 @@ def test_of_many_changed_files_the_first_are_named(tmp_path):
         loader_of(text_source(text_spec(*reversed(files)))).load(state)
     assert str(caught.value).count("data set texts: file ") == 8
     assert "data set texts: and 4 more" in str(caught.value)
+
+
+def test_an_edit_that_keeps_the_size_is_refused_and_a_copy_is_not(spec, tmp_path, caplog):
+    state = json.loads(json.dumps(loader_of(text_source(spec)).state()))
+    (tmp_path / "moved").mkdir()
+    copies = [Path(shutil.copy(file, tmp_path / "moved")) for file in spec.files]
+    os.utime(copies[0], ns=(1, 1))
+    copied = loader_of(text_source(replace(spec, files=tuple(copies))))
+    copied.load(state)
+    assert "of the files that are streamed were copied, or written after the checkpoint" in caplog.text
+    assert take(copied, 3) == take(loader_of(text_source(spec)), 3)
+    content = copies[0].read_bytes()
+    copies[0].write_bytes(content.replace(b"row", b"ROW", 1))
+    with pytest.raises(CheckpointError, match=r"file 1 is 'a.jsonl' \([\d,]+ bytes\) as it was, with other content"):
+        loader_of(text_source(replace(spec, files=tuple(copies)))).load(state)
+
+
+def test_files_as_they_were_give_no_notice(spec, caplog):
+    loader_of(text_source(spec)).load(loader_of(text_source(spec)).state())
+    assert not caplog.text
 
 
 def test_who_was_stopped_by_a_bad_row_goes_on_without_it(spec):
