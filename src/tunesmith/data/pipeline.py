@@ -10,7 +10,7 @@ from tunesmith.config.objective import PAIR_STAGES
 from tunesmith.data.account import DataReport, PackingReport, build_set_report
 from tunesmith.data.chat import ChatTemplate
 from tunesmith.data.loading.datasets import ExampleDataset, PackedDataset, Part
-from tunesmith.data.loading.feedback import FeedbackDataset
+from tunesmith.data.loading.feedback import FeedbackDataset, note_one_sided
 from tunesmith.data.mixing import SetShare, mix_sets
 from tunesmith.data.packing import Packs, best_fit_decreasing, concatenate_and_cut
 from tunesmith.data.preparation import Preparation, is_packed
@@ -58,7 +58,10 @@ def prepare_data(
     shares: tuple[SetShare, ...] = ()
     if train is not None:
         train, shares = _mix(train, sets, config)
-    packed_train = _pack(_completed(train, config), config) if train is not None else None
+    completed = None if train is None else _completed(train, config)
+    if isinstance(completed, FeedbackDataset) and preparation.ranks.is_main:
+        note_one_sided(completed)
+    packed_train = None if completed is None else _pack(completed, config)
     evals = {} if evaluation is None else {EVAL_NAME: _pack_for_evaluation(_completed(evaluation, config), config)}
     report = DataReport(
         sets=tuple(

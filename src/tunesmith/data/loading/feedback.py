@@ -4,6 +4,7 @@ The KL term of stage `kto` asks how likely the policy finds answers that have no
 gets one for itself, so that it is the same whatever rows share its batch.
 """
 
+import logging
 import zlib
 from collections.abc import Sequence
 from typing import Any, cast
@@ -15,6 +16,8 @@ from torch.utils.data import Dataset
 from tunesmith.data.batches import PairExample
 from tunesmith.data.loading.datasets import ExampleDataset
 from tunesmith.errors import DataError
+
+logger = logging.getLogger(__name__)
 
 _MOST_STEPS = 1000
 """How far the search for another prompt goes; only sets that hardly have two prompts get there."""
@@ -82,6 +85,17 @@ class FeedbackDataset(Dataset[PairExample]):
     def num_desirable(self) -> int:
         """Number of rows whose completion is desirable."""
         return int((self.rows.signals > 0.5).sum())
+
+
+def note_one_sided(rows: FeedbackDataset) -> None:
+    """Tell the user of completions that are all rated alike, as a label column that was not filled in has them."""
+    if rows.num_desirable in (0, len(rows)):
+        logger.warning(
+            "All %s rated completions are %s, so the run learns nothing about the difference. Check the column of the "
+            "label (kto_tag), or add completions of the other kind.",
+            f"{len(rows):,}",
+            "desirable" if rows.num_desirable else "undesirable",
+        )
 
 
 def find_partners(digests: Sequence[int]) -> NDArray[np.int64]:

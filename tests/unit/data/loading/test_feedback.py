@@ -5,7 +5,7 @@ import pytest
 
 from tests.unit.data.stored import stored_pairs
 from tunesmith.data.loading.datasets import ExampleDataset, PackedDataset, Part
-from tunesmith.data.loading.feedback import FeedbackDataset, find_partners
+from tunesmith.data.loading.feedback import FeedbackDataset, find_partners, note_one_sided
 from tunesmith.data.packing import Packs
 from tunesmith.errors import DataError
 
@@ -52,6 +52,15 @@ def test_packs_keep_rows_whole(rows):
 def test_rows_of_both_kinds_are_counted(rows):
     dataset = FeedbackDataset(rows, cutoff_len=64)
     assert (dataset.num_desirable, len(dataset), dataset.row_ids.tolist()) == (2, 4, [100, 101, 102, 103])
+
+
+def test_completions_that_are_all_rated_alike_are_told(tmp_path, rows, caplog):
+    note_one_sided(FeedbackDataset(rows, cutoff_len=64))
+    assert not caplog.text
+    for verdict, word in ((1.0, "desirable"), (0.0, "undesirable")):
+        stored = stored_pairs(tmp_path / f"{word}.arrow", [(prompt, answer, verdict) for prompt, answer, _ in ROWS])
+        note_one_sided(FeedbackDataset(ExampleDataset([Part(stored, 100)]), cutoff_len=64))
+        assert f"All 4 rated completions are {word}, so the run" in caplog.text
 
 
 def test_data_sets_travel_to_workers(rows):
