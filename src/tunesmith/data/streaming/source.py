@@ -200,7 +200,7 @@ def _describe_set(spec: DatasetSpec) -> dict[str, Any]:
     does not: who was stopped by one goes on without it.
     """
     return {
-        "name": spec.name,
+        "name": Path(spec.name).name,  # one that is a place may be another place now
         "formatting": spec.formatting,
         "ranking": spec.ranking,
         **{f"columns.{key}": column for key, column in asdict(spec.columns).items()},

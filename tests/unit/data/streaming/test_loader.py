@@ -159,7 +159,7 @@ def test_an_edit_that_keeps_the_size_is_refused_and_a_copy_is_not(spec, tmp_path
     (tmp_path / "moved").mkdir()
     copies = [Path(shutil.copy(file, tmp_path / "moved")) for file in spec.files]
     os.utime(copies[0], ns=(1, 1))
-    copied = loader_of(text_source(replace(spec, files=tuple(copies))))
+    copied = loader_of(text_source(replace(spec, name="moved/texts", files=tuple(copies))))
     copied.load(state)
     assert "of the files that are streamed were copied, or written after the checkpoint" in caplog.text
     assert take(copied, 3) == take(loader_of(text_source(spec)), 3)
