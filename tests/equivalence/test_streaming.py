@@ -108,4 +108,4 @@ def run_of_two(folder, out):
 
     settings = settings_of(Path(folder), "unused", num_train_epochs=1)
     result = run_training(load_config({**settings, "output_dir": f"{out}/out", "max_steps": 500}))
-    assert result.trainer.stream.loader.num_consumers == 2
+    assert result.trainer.args.world_size == 2

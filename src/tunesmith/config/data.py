@@ -134,7 +134,7 @@ class DataConfig:
     many passes if they come first. Rows are packed with their neighbours alone, which fills packed rows a bit less."""
 
     buffer_size: PositiveInt = 16384
-    """Rows that are shuffled together with `streaming`, in each process that reads.
+    """Rows that are shuffled together with `streaming`, in each process of the run.
 
     More mixes better, takes memory for so many raw rows, and makes going on from a checkpoint read so many again."""
 

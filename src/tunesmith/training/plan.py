@@ -1,5 +1,6 @@
 """The plan of a run: what will happen, on one page, before it happens."""
 
+import sys
 from collections.abc import Iterator
 
 import torch
@@ -17,7 +18,6 @@ from tunesmith.training.io.settings import resolve_policy
 from tunesmith.training.io.token_batches import TokenBatches, find_token_batches
 from tunesmith.training.resume import ResumePoint
 from tunesmith.training.schedule import Schedule
-from tunesmith.training.streaming import render_stream_loading
 
 PLAN_FILE = "plan.txt"
 
@@ -56,17 +56,14 @@ def _lines(parts: RunParts, point: ResumePoint | None) -> Iterator[tuple[str, st
 
 
 def _loading(parts: RunParts, schedule: Schedule) -> Iterator[tuple[str, str]]:
+    if parts.data.train is None and parts.data.stream is None:
+        return
     policy = resolve_policy(parts.config.loading, parts.arguments.device.type)
-    if parts.data.stream is not None:
-        text, note = render_stream_loading(policy, parts.ranks, parts.data.stream)
-        yield "loading", text
-        if note is not None:
-            yield "note", note
-    elif parts.data.train is not None:
-        batches = (schedule.steps_per_epoch or 0) * parts.config.training.gradient_accumulation_steps
-        yield "loading", render_loading(policy, parts.ranks, batches)
-        for note in find_loading_notes(policy, parts.ranks, _token_batches(parts)):
-            yield "note", note
+    # Nobody counts the batches of a stream.
+    num_batches = (schedule.steps_per_epoch or sys.maxsize) * parts.config.training.gradient_accumulation_steps
+    yield "loading", render_loading(policy, parts.ranks, num_batches)
+    for note in find_loading_notes(policy, parts.ranks, _token_batches(parts)):
+        yield "note", note
 
 
 def _notes(parts: RunParts) -> Iterator[str]:

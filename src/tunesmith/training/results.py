@@ -16,7 +16,7 @@ from tunesmith.models.adapters.vllm import judge_saved
 from tunesmith.runtime.files import write_json_atomic, write_text_atomic
 from tunesmith.training.assembly import AssembledTrainer, RunParts
 from tunesmith.training.monitoring.account import describe_times
-from tunesmith.training.monitoring.closing import render_feeding, render_streaming
+from tunesmith.training.monitoring.closing import render_feeding
 from tunesmith.training.monitoring.log import measure_memory
 from tunesmith.training.monitoring.pace import render_duration
 from tunesmith.training.monitoring.plot import plot_run
@@ -117,7 +117,8 @@ def render_summary(parts: RunParts, trainer: ObjectiveTrainer, figures: Mapping[
     if trainer.feed is not None:
         feeding = render_feeding(times, trainer.feed, parts.ranks.rank) + "\n"
     elif trainer.stream is not None:
-        feeding = render_streaming(times, trainer.stream, parts.ranks.rank) + "\n"
+        stream = trainer.stream
+        feeding = render_feeding(times, stream.pieces, parts.ranks.rank, stream.num_made) + "\n"
     return (
         f"Trained {num_steps:,} step{'' if num_steps == 1 else 's'} in {duration}: {', '.join(numbers)}.\n"
         f"{feeding}Results are in {parts.output_dir}."

@@ -1,22 +1,25 @@
-import errno
+import re
+import time
+from dataclasses import replace
+from functools import partial
 from itertools import islice
+from types import SimpleNamespace
 
 import pytest
 
 from tests.unit.data.streaming.files import rows_of, text_spec, write_file
 from tests.unit.data.streaming.sources import text_source
-from tests.unit.training.io.sources import Busy, die, hang, refuse
+from tests.unit.training.io.sources import Busy, die, refuse
 from tunesmith.data.account import Tally
 from tunesmith.data.collators import build_collator
 from tunesmith.data.streaming.loader import StreamLoader
 from tunesmith.errors import CheckpointError
-from tunesmith.runtime.open_files import OpenFileLimit
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training import streaming
-from tunesmith.training.io import bounds
 from tunesmith.training.io.failures import FeedError
 from tunesmith.training.io.settings import LoaderPolicy, LoaderSettings
-from tunesmith.training.streaming import StreamFeed, report_streamed, resolve_workers
+from tunesmith.training.io.tuner import Change
+from tunesmith.training.streaming import StreamFeed, report_streamed
 
 
 @pytest.fixture
@@ -53,31 +56,6 @@ def test_a_checkpoint_without_a_place_is_refused(source, tmp_path):
         feed_of(source, ranks=Ranks(1, 1, 2, 2)).load(tmp_path)
 
 
-def test_the_streams_of_a_checkpoint_are_kept_where_nobody_says_how_many_workers(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(streaming, "cpu_quota", lambda: 4.0)
-    policy = LoaderPolicy(tunes_workers=True)
-    written = feed_of(source, policy)
-    assert (written.loader.num_streams, written.loader.num_workers) == (3, 3)
-    written.save(tmp_path)
-    monkeypatch.setattr(streaming, "cpu_quota", lambda: 1.0)
-    other = feed_of(source, policy)
-    assert (other.loader.num_streams, other.loader.num_workers) == (1, 0)
-    other.load(tmp_path)
-    assert (other.loader.num_streams, other.loader.num_workers) == (3, 0)  # as many as there is room for
-    with pytest.raises(CheckpointError, match="consumers was 3 and is 2"):
-        feed_of(source, LoaderPolicy(start=LoaderSettings(num_workers=2))).load(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("quota", "processes", "most", "workers"), [(1, 1, 9, 0), (4, 1, 9, 3), (64, 1, 9, 4), (16, 8, 9, 1), (64, 1, 2, 2)]
-)
-def test_workers_take_the_processors_that_training_leaves(monkeypatch, quota, processes, most, workers):
-    monkeypatch.setattr(streaming, "cpu_quota", lambda: float(quota))
-    ranks = Ranks(0, 0, processes, processes)
-    assert resolve_workers(LoaderPolicy(tunes_workers=True), ranks, most) == workers
-    assert resolve_workers(LoaderPolicy(start=LoaderSettings(num_workers=7)), ranks, most) == 7
-
-
 def test_a_row_that_cannot_be_read_stops_the_run_with_its_line(tmp_path):
     path = write_file(tmp_path / "a.jsonl", rows_of(9), kind=".jsonl")
     feed = feed_of(text_source(text_spec(path), is_shuffled=False, buffer_size=4))
@@ -109,12 +87,15 @@ class Troubled:
         self.flag = flag
         self.count = 0
 
-    def __call__(self, items):
+    def note(self):
         self.count += 1
-        if self.count == self.at and (self.flag is None or not self.flag.exists()):
+        if self.count >= self.at and (self.flag is None or not self.flag.exists()):
             if self.flag is not None:
                 self.flag.touch()
             self.trouble()
+
+    def __call__(self, items):
+        self.note()
         return build_collator("padded", pad_token_id=417)(items)
 
 
@@ -123,24 +104,72 @@ def feed_with(source, collator, workers=0, **policy):
     return StreamFeed(source, collator, chosen, batch_size=2, ranks=Ranks(), drop_last=False)
 
 
-def rows_without_workers(source, streams, count):
-    collator = build_collator("padded", pad_token_id=417)
-    loader = StreamLoader(source, collator, batch_size=2, ranks=Ranks(), num_streams=streams)
+def rows_without_workers(source, count):
+    loader = StreamLoader(source, build_collator("padded", pad_token_id=417), batch_size=2, ranks=Ranks())
     return [batch["row_ids"].tolist() for batch in islice(loader, count)]
 
 
-def test_an_exception_that_passes_is_got_over_at_the_same_batch(source, tmp_path, caplog):
-    feed = feed_with(source, Troubled(refuse, at=5, flag=tmp_path / "refused"))
+class Troubling:
+    """An encoder of a data set with trouble at its n-th piece; once in all where there is a place to note it."""
+
+    def __init__(self, encoder, *trouble, **when):
+        self._encoder = encoder
+        self.spec = encoder.spec
+        self._trouble = Troubled(*trouble, **when)
+
+    def __call__(self, chunk):
+        self._trouble.note()
+        return self._encoder(chunk)
+
+
+def troubling(source, *trouble, **when):
+    return replace(source, encoders=tuple(Troubling(encoder, *trouble, **when) for encoder in source.encoders))
+
+
+def feed_on(source, workers=0, **policy):
+    return feed_with(source, build_collator("padded", pad_token_id=417), workers, **policy)
+
+
+@pytest.mark.parametrize("where", ["encoding", "collating"])
+def test_an_exception_that_passes_is_got_over_at_the_same_batch(source, tmp_path, caplog, where):
+    trouble = {"at": 5, "flag": tmp_path / "refused"}
+    if where == "encoding":
+        feed = feed_on(troubling(source, refuse, **trouble))
+    else:
+        feed = feed_with(source, Troubled(refuse, **trouble))
     # Nothing is used until all is fetched: the place where the stream is built again is that of what came.
-    assert [batch["row_ids"].tolist() for batch in islice(feed, 12)] == rows_without_workers(source, 1, 12)
-    assert "The stream goes on at the same batch with no workers (attempt 1 of 2)." in caplog.text
+    assert [batch["row_ids"].tolist() for batch in islice(feed, 12)] == rows_without_workers(source, 12)
+    if where == "collating":  # what was encoded together is encoded row by row to know which it was, and that is well
+        assert "The loader goes on at the same batch with no workers (attempt 1 of 2)." in caplog.text
 
 
-def test_an_exception_that_stays_stops_the_run_with_its_traceback(source):
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.processes)])
+def test_an_exception_that_stays_stops_the_run_with_its_traceback_and_row(source, workers):
+    feed = feed_on(troubling(source, refuse, at=3), workers, max_restarts=0)
+    batches = iter(feed)
+    rows = []
+    with pytest.raises(FeedError) as caught:
+        rows.extend(batch["row_ids"].tolist() for batch in batches)
+    text = str(caught.value)
+    assert re.search(r"Making the next batch of the stream failed at data set texts, file .*\.jsonl, line \d", text)
+    assert "with ValueError: the picture is broken. It was tried once" in text
+    assert "in refuse" in text
+    # With two workers each has its own third piece; what both made before has come, whole windows of it.
+    assert rows == rows_without_workers(source, 60)[: len(rows)]
+    assert len(rows) == (2 if not workers else 4)
+
+
+def test_an_exception_of_the_collator_that_stays_stops_the_run(source):
     feed = feed_with(source, Troubled(refuse, at=5), max_restarts=0)
-    with pytest.raises(FeedError, match=r"failed with ValueError: the picture is broken. It was tried once") as caught:
+    with pytest.raises(FeedError, match=r"failed with ValueError: the picture is broken\. It was tried once") as caught:
         take(feed, 9)
     assert "in refuse" in str(caught.value)
+
+
+def test_a_stream_without_a_row_that_can_be_used_stops_the_run(tmp_path):
+    path = write_file(tmp_path / "a.jsonl", [{"other": "x"}] * 5, kind=".jsonl")
+    with pytest.raises(FeedError, match="Not one row of the data sets can be used"):
+        next(iter(feed_on(text_source(text_spec(path)))))
 
 
 def test_batches_fetched_ahead_come_in_their_turn(source):
@@ -149,7 +178,7 @@ def test_batches_fetched_ahead_come_in_their_turn(source):
     for number, batch in enumerate(islice(feed, 12)):
         rows.append(batch["row_ids"].tolist())
         feed.look_ahead(2, Busy(number % 4))
-    assert rows == rows_without_workers(source, 1, 12)
+    assert rows == rows_without_workers(source, 12)
     assert [batch["row_ids"].tolist() for batch in islice(feed, 3)] == rows[:3]  # none of them was used
 
 
@@ -165,80 +194,88 @@ def test_trouble_ahead_is_told_when_the_batch_is_due(source):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("used", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_a_dead_worker_is_replaced_and_no_row_is_repeated_left_out_or_moved(source, tmp_path, caplog, used):
-    feed = feed_with(source, Troubled(die, at=4, flag=tmp_path / "dead"), workers=4)
-    rows = []
-    for batch in islice(feed, 24):
-        rows.append(batch["row_ids"].tolist())
-        if used:
+@pytest.mark.parametrize("packing", ["none", pytest.param("whole", marks=pytest.mark.slow)])
+def test_rows_and_tokens_are_the_same_with_any_workers_that_change_on_the_way_and_after_resuming(
+    source, tmp_path, packing
+):
+    source = replace(source, options=replace(source.options, packing=packing))
+    whole = contents(islice(feed_on(source), 40))
+    feed = feed_on(source)
+    batches, taken = iter(feed), []
+    for number, change in enumerate([(2, 1), (3, 2), (0, 2), (1, 3)]):
+        for batch in islice(batches, 6):
             feed.advance(batch)
-    assert rows == rows_without_workers(source, 4, 24)
-    assert "was ended by SIGKILL" in caplog.text
+            taken += contents([batch])
+        feed.pieces._wanted = Change(LoaderSettings(*change), "the test says so")
+        if number == 2:
+            feed.save(tmp_path)
+            list(islice(batches, 3))  # fetched and not used
+            feed.close()
+            feed = feed_on(source, workers=2)
+            feed.load(tmp_path)
+            batches = iter(feed)
+    taken += contents(islice(batches, 16))
+    feed.close()
+    assert taken == whole
+    assert len(feed.pieces.record.changes) == 1
+
+
+def contents(batches):
+    return [(batch["row_ids"].tolist(), batch["input_ids"].tolist()) for batch in batches]
+
+
+@pytest.mark.processes
+def test_a_dead_worker_is_replaced_and_no_row_is_repeated_left_out_or_moved(source, tmp_path, caplog):
+    feed = feed_on(troubling(source, die, at=4, flag=tmp_path / "dead"), workers=4)
+    assert take(feed, 24) == rows_without_workers(source, 24)
+    assert "was ended by SIGKILL while it was making data set texts, file " in caplog.text
+    assert "or a row that is encoded with it" in caplog.text
     assert "goes on at the same batch with 2 workers" in caplog.text
-    if used:  # a checkpoint of the two goes on with four
-        feed.save(tmp_path)
-        again = feed_with(source, build_collator("padded", pad_token_id=417), workers=4)
-        again.load(tmp_path)
-        assert take(again, 4) == rows_without_workers(source, 4, 28)[24:]
+    feed.close()
 
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_a_worker_that_dies_every_time_stops_the_run_with_its_row_and_signal(source, monkeypatch):
-    feed = feed_with(source, build_collator("padded", pad_token_id=417), workers=1, max_restarts=0)
-    encoder = type(source.encoders[0])
-    monkeypatch.setattr(encoder, "__call__", lambda *_: die())
+def test_a_worker_that_dies_every_time_stops_the_run_with_its_row_and_signal(source):
+    feed = feed_on(troubling(source, die, at=1), workers=1, max_restarts=0)
     with pytest.raises(
         FeedError,
         match=r"Worker 1 of 1 \(process \d+\) was ended by SIGKILL while it was making data set texts, file .*jsonl, "
-        r"line \d+ or a row that is read or encoded with it\. It was tried once",
+        r"line \d+ or a row that is encoded with it\. It was tried once",
     ):
         take(feed, 1)
 
 
-@pytest.mark.slow
 @pytest.mark.processes
-def test_a_worker_that_hangs_shows_where_and_is_replaced(source, tmp_path, caplog):
-    feed = feed_with(source, Troubled(hang, at=2, flag=tmp_path / "hung"), workers=1, timeout_seconds=500)
-    watchdog, end_workers = feed._watchdog, feed.end_workers
-
-    def end_and_have_patience():
-        watchdog.timeout_seconds = 500
-        end_workers()
-
-    feed.end_workers = end_and_have_patience
-    batches = iter(feed)
-    rows = [next(batches)["row_ids"].tolist()]
-    watchdog.timeout_seconds = 0.5  # for the batch that hangs alone: starting a worker may take its time
-    rows += [next(batches)["row_ids"].tolist() for _ in range(4)]
+def test_a_run_that_waits_for_its_stream_gets_workers(source, caplog):
+    caplog.set_level("INFO")
+    slow = troubling(source, partial(time.sleep, 0.01), at=1)
+    feed = feed_on(slow, tunes_workers=True, tunes_prefetch=True)
+    feed.pieces._tuner.window_seconds = 0.0
+    feed.pieces._most_workers = 2
+    # Nothing takes any time but encoding, so all of it is waiting, however busy the machine is.
+    assert take(feed, 40) == rows_without_workers(source, 40)
+    assert "Loader: no workers -> " in caplog.text
     feed.close()
-    assert rows == rows_without_workers(source, 1, 5)
-    assert "Waiting for the next batch of the stream since" in caplog.text
-    assert "in hang" in caplog.text
-    assert "did not come within 500 s (data_timeout_seconds)" in caplog.text
 
 
-@pytest.mark.processes
-def test_a_stream_does_without_workers_that_cannot_be_started(source, monkeypatch, caplog):
-    def start_none(loader):
-        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+def test_what_the_device_waits_for_is_seen_in_batches_fetched_ahead(source):
+    feed = feed_on(source, tunes_workers=True)
+    seen = []
+    feed.pieces._tuner = SimpleNamespace(observe=seen.append)
+    next(iter(feed))
+    before = len(seen)
+    feed.look_ahead(2, Busy(idle=7.0))  # since before
+    assert len(seen) > before
+    assert all(taken.waited == 0 for taken in seen[before:])
 
-    monkeypatch.setattr("tunesmith.data.streaming.loader.start_workers", start_none)
-    assert take(feed_with(source, build_collator("padded", pad_token_id=417), workers=2), 6) == rows_without_workers(
-        source, 2, 6
-    )
-    assert "temporarily unavailable): it goes on with no workers." in caplog.text
 
-
-def test_a_stream_gets_along_with_the_open_files_there_are(source, monkeypatch, caplog):
-    monkeypatch.setattr(bounds, "count_open_files", lambda: 100)
-    monkeypatch.setattr(bounds, "raise_open_file_limit", lambda needed: OpenFileLimit(170, 170))
-    monkeypatch.setattr("torch.multiprocessing.set_sharing_strategy", lambda name: None)
-    feed = feed_with(source, build_collator("padded", pad_token_id=417), workers=4)
-    assert take(feed, 5) == rows_without_workers(source, 4, 5)
-    assert feed.loader.num_workers == 0
-    assert "and 170 are allowed: 0 workers are used" in caplog.text
+def test_batches_of_a_stream_are_pinned_where_that_is_asked_for(source, monkeypatch):
+    pinned = []
+    monkeypatch.setattr(streaming, "pin_batch", lambda batch: pinned.append(batch) or batch)
+    take(feed_on(source, pins_memory=True), 3)
+    assert len(pinned) == 3
+    assert not feed_on(source, pins_memory=True).pieces.policy.pins_memory
 
 
 def test_the_account_adds_up_the_processes(source):

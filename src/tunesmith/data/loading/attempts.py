@@ -35,6 +35,8 @@ class Attempt:
 
         self.made: Any = None
         self.failure: Failure | None = None
+        self.error: BaseException | None = None
+        """What the failure is a note of; for this process alone."""
 
     def __enter__(self) -> None:
         return None
@@ -47,5 +49,6 @@ class Attempt:
         stack = "".join(traceback.format_exception(kind, error, trace))
         # A disk or a network may be back the next time.
         is_final = isinstance(error, DataError) and not isinstance(error.__cause__, OSError)
+        self.error = error
         self.failure = Failure(kind.__name__, str(error), stack, self.row, is_final)
         return True

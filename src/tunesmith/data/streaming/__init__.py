@@ -4,12 +4,14 @@ In the order in which a row passes through:
 
     shards.py     files cut into parts                      -> who reads what
     cursors.py    a part from any place on                  -> raw rows with their places
-    mixing.py     the parts of one consumer, set by set     -> raw rows of an epoch
+    mixing.py     the parts of one process, set by set      -> raw rows of an epoch
     shuffling.py  blocks of raw rows in another order       -> raw rows in the order of training
-    windows.py    encoded and packed, some hundred at a time -> examples
-    loader.py     batches of all workers of a process       -> batches
+    pieces.py     some ten rows at a time, encoded anywhere -> encoded pieces
+    windows.py    packed, some hundred rows at a time       -> examples
+    loader.py     collated, with the place behind each      -> batches
 
-A *consumer* is whoever reads a disjoint part of the rows: a process of the run, or one of its worker processes.
+Each process of a run reads rows of its own. All but encoding is done in that process and in order, so that the order
+does not depend on who encodes.
 
 Every stage keeps its place as: where the stage before it stood at some border, and how many rows were given out since.
 Going on means to stand there again and to do the same once more, for a border that is never further away than a block

@@ -28,7 +28,9 @@ class PlacedRow(NamedTuple):
     """A raw row and where it stands in its file, in the unit of its shard."""
 
     place: int
-    values: dict[str, Any]
+    values: Any
+    """By column; of a text file that is not to be parsed here the line, see `parse_row`."""
+
     next_place: int
     """Where the row after it begins, or where nothing is left."""
 
@@ -47,20 +49,32 @@ class Position(NamedTuple):
     """Rows of the shard before it, of all shares."""
 
 
-def read_shard(shard: Shard, position: Position | None = None) -> Iterator[PlacedRow]:
+def read_shard(shard: Shard, position: Position | None = None, *, parses: bool = True) -> Iterator[PlacedRow]:
     """Yield the rows of a shard, from its start or from a position that an earlier row gave.
+
+    Args:
+        shard: What to read.
+        position: Where to begin.
+        parses: Parse the lines of text files, which takes longer than reading them. Otherwise `parse_row` has to.
 
     Raises:
         DataError: The file cannot be read; the message says where.
     """
     position = position or Position(shard.start)
-    rows = _guarded(shard, position.place, _READERS[shard.unit](shard, position.place))
+    read = _read_lines if shard.unit == "lines" and not parses else _READERS[shard.unit]
+    rows = _guarded(shard, position.place, read(shard, position.place))
     for number, (place, values, next_place) in enumerate(rows, start=position.number):
         if number % shard.num_shares == shard.share:
             if isinstance(values, MalformedRow):
                 yield PlacedRow(place, {}, next_place, number + 1, values.what)
             else:
                 yield PlacedRow(place, values, next_place, number + 1)
+
+
+def parse_row(path: Path, line: bytes) -> Row:
+    """Return the values of a line of a text file, or what is wrong with it."""
+    parse = parse_text if find_file_type(path) == ".txt" else parse_line
+    return parse(line.decode("utf-8", "surrogateescape"))
 
 
 def describe_place(path: Path, unit: Unit, place: int) -> str:
@@ -81,12 +95,16 @@ def describe_place(path: Path, unit: Unit, place: int) -> str:
     return f"line {lines:,}"
 
 
-_Raw = Iterator[tuple[int, Row, int]]
-"""Place, row, and the place behind it."""
+_Raw = Iterator[tuple[int, Row | bytes, int]]
+"""Place, row or line, and the place behind it."""
 
 
-def _read_lines(shard: Shard, place: int) -> _Raw:
-    parse = parse_text if find_file_type(shard.file) == ".txt" else parse_line
+def _read_parsed_lines(shard: Shard, place: int) -> _Raw:
+    for start, line, after in _read_lines(shard, place):
+        yield start, parse_row(shard.file, line), after
+
+
+def _read_lines(shard: Shard, place: int) -> Iterator[tuple[int, bytes, int]]:
     with shard.file.open("rb") as file:
         _go_to_line(file, place)
         place = file.tell()
@@ -96,7 +114,7 @@ def _read_lines(shard: Shard, place: int) -> _Raw:
             after = place + len(line)
             text = line.removeprefix(_BOM) if place == 0 else line
             if text.strip():
-                yield place, parse(text.decode("utf-8", "surrogateescape")), after
+                yield place, text, after
             place = after
 
 
@@ -205,7 +223,7 @@ def _read_counted(shard: Shard, place: int) -> _Raw:
 
 
 _READERS: Mapping[Unit, Callable[[Shard, int], _Raw]] = {
-    "lines": _read_lines,
+    "lines": _read_parsed_lines,
     "groups": _read_groups,
     "csv": _read_csv,
     "array": _read_array,

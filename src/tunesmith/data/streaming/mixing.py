@@ -1,6 +1,6 @@
-"""The raw rows of one consumer: the shards of each data set in the order of an epoch, and the data sets mixed.
+"""The raw rows of one process: the shards of each data set in the order of an epoch, and the data sets mixed.
 
-Everything here is a function of the seed, the epoch, the consumer and the number of rows given out. Nothing is kept but
+Everything here is a function of the seed, the epoch, the process and the number of rows given out. Nothing is kept but
 counters.
 """
 
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunesmith.data.streaming.cursors import Position, read_shard
-from tunesmith.data.streaming.places import build_row_id
 from tunesmith.data.streaming.shards import Shard
 
 MixStrategy = Literal["concat", "interleave_under", "interleave_over", "interleave_once"]
@@ -25,14 +24,11 @@ class StreamedRow(NamedTuple):
     set_number: int
     shard: Shard
     place: int
-    values: dict[str, Any]
+    values: Any
+    """By column; of a text file the line, see `parse_row`."""
+
     problem: str | None = None
     """See `PlacedRow.problem`."""
-
-    @property
-    def row_id(self) -> int:
-        """File and place as one number."""
-        return build_row_id(self.shard.file_number, self.place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +44,10 @@ class Mixing:
 
 
 class SetReader:
-    """The rows of one data set that one consumer reads in an epoch, shard after shard.
+    """The rows of one data set that one process reads in an epoch, shard after shard.
 
     Args:
-        shards: Of this consumer.
+        shards: Of this process.
         seed: Start of the random numbers.
         is_shuffled: Whether shards come in another order each time.
     """
@@ -107,14 +103,14 @@ class SetReader:
         current = shard.num_bytes if self._position is None else shard.left_from(self._position.place)
         return current + self._left_after[len(self._order) - self._done - 1]
 
-    def next_row(self) -> tuple[Shard, int, dict[str, Any], str | None] | None:
+    def next_row(self) -> tuple[Shard, int, Any, str | None] | None:
         """Return shard, place, values and problem of the next row; `None` at the end of the round."""
         return next(self._rows, None)
 
-    def _iterate(self) -> Iterator[tuple[Shard, int, dict[str, Any], str | None]]:
+    def _iterate(self) -> Iterator[tuple[Shard, int, Any, str | None]]:
         while self._done < len(self._order):
             shard = self._shards[self._order[self._done]]
-            for row in read_shard(shard, self._position):
+            for row in read_shard(shard, self._position, parses=False):
                 self._position = Position(row.next_place, row.number)
                 self.is_begun = True
                 yield shard, row.place, row.values, row.problem
@@ -123,31 +119,31 @@ class SetReader:
 
 
 class MixedReader:
-    """The rows of all data sets that one consumer reads, epoch after epoch.
+    """The rows of all data sets that one process reads, epoch after epoch.
 
     Args:
-        shards: Of this consumer, per data set; no set without a shard.
+        shards: Of this process, per data set; no set without a shard.
         mixing: How they become one stream.
-        seed: Start of the random numbers; with the consumer it decides everything.
-        consumer: Number of the consumer.
+        seed: Start of the random numbers; with the process it decides everything.
+        process: Number of the process.
         is_shuffled: Whether shards come in another order in every epoch.
     """
 
     def __init__(
-        self, shards: Sequence[Sequence[Shard]], mixing: Mixing, *, seed: int, consumer: int, is_shuffled: bool = True
+        self, shards: Sequence[Sequence[Shard]], mixing: Mixing, *, seed: int, process: int, is_shuffled: bool = True
     ) -> None:
         self._sets = [
-            SetReader(own, (seed, consumer, number), is_shuffled=is_shuffled) for number, own in enumerate(shards)
+            SetReader(own, (seed, process, number), is_shuffled=is_shuffled) for number, own in enumerate(shards)
         ]
         self._mixing = mixing
-        self._seed = (seed, consumer)
+        self._seed = (seed, process)
         self.epoch = 0
         self.drawn = 0
         """Rows of this epoch that were given out."""
 
         self._ended: set[int] = set()
         self._barren: set[int] = set()
-        """Sets of which this consumer has no row: of a small one others may have all."""
+        """Sets of which this process has no row: of a small one others may have all."""
 
         self._draws: NDArray[np.float64] = np.zeros(0)
         self._draws_of = (-1, -1)

@@ -2,7 +2,7 @@
 
 Text with one row on each line is cut anywhere and read from the next line on; Parquet and Arrow files are cut between
 their groups of rows. Other files (CSV, JSON arrays, compressed ones) stay whole. Where there are fewer parts than
-consumers, several read the same part and each takes its share of the rows.
+processes, several read the same part and each takes its share of the rows.
 """
 
 from collections.abc import Sequence
@@ -62,27 +62,27 @@ class Shard:
         return self.num_bytes * max(0.0, (self.end - place) / (self.end - self.start))
 
 
-def cut_shards(spec: DatasetSpec, first_file_number: int, num_consumers: int) -> list[Shard]:
-    """Cut a data set into at least as many shards as there are consumers; together they hold every row once.
+def cut_shards(spec: DatasetSpec, first_file_number: int, num_processes: int) -> list[Shard]:
+    """Cut a data set into at least as many shards as there are processes; together they hold every row once.
 
     Args:
         spec: The data set.
         first_file_number: Number of its first file among all files of the run.
-        num_consumers: Processes times workers that read.
+        num_processes: Processes that read.
 
     Raises:
         DataError: A file cannot be read, or the data set takes a part of its rows that only counting would find.
     """
     _check_whole(spec)
-    wanted = -(-num_consumers // len(spec.files))
+    wanted = -(-num_processes // len(spec.files))
     shards = [
         shard
         for number, file in enumerate(spec.files, start=first_file_number)
         for shard in _cut_file(file, number, wanted)
     ]
-    if len(shards) >= num_consumers:
+    if len(shards) >= num_processes:
         return shards
-    num_shares = -(-num_consumers // len(shards))
+    num_shares = -(-num_processes // len(shards))
     return [
         replace(shard, share=share, num_shares=num_shares, num_bytes=shard.num_bytes / num_shares)
         for share in range(num_shares)
@@ -90,14 +90,9 @@ def cut_shards(spec: DatasetSpec, first_file_number: int, num_consumers: int) ->
     ]
 
 
-def count_parts(spec: DatasetSpec) -> int:
-    """Return how many parts a data set can be cut into without sharing one, at most."""
-    return sum(_most_parts(file) for file in spec.files)
-
-
-def deal(shards: Sequence[Shard], consumer: int, num_consumers: int) -> list[Shard]:
-    """Return the shards of one consumer: disjoint from those of all others, and together all of them."""
-    return list(shards[consumer::num_consumers])
+def deal(shards: Sequence[Shard], process: int, num_processes: int) -> list[Shard]:
+    """Return the shards of one process: disjoint from those of all others, and together all of them."""
+    return list(shards[process::num_processes])
 
 
 def find_unit(path: Path) -> Unit:
@@ -181,13 +176,6 @@ def _cut_file(file: Path, number: int, wanted: int) -> list[Shard]:
         Shard(file, number, unit, start, end, num_bytes=size * (end - start) / max(1, borders[-1]))
         for start, end in pairwise(borders)
     ]
-
-
-def _most_parts(file: Path) -> int:
-    unit = find_unit(file)
-    if unit == "lines":
-        return max(1, file.stat().st_size // _LEAST_BYTES)
-    return max(1, len(group_borders(file)) - 1) if unit == "groups" else 1
 
 
 def _check_whole(spec: DatasetSpec) -> None:

@@ -4,7 +4,7 @@ A shuffle buffer that gives one row out for every row it takes in would have to 
 is the same amount of memory, mixes the same distance, and is made again from the place where it begins.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
@@ -14,24 +14,16 @@ from tunesmith.data.streaming.mixing import MixedReader, StreamedRow
 
 
 class ShuffledRows:
-    """Rows of one consumer, epoch after epoch, block by block.
+    """Rows of one process, epoch after epoch, block by block.
 
     Args:
         reader: Rows in the order of reading.
         buffer_size: Rows of a block.
-        seed: Start of the random numbers, with that of the consumer in it; `None` keeps the order of reading.
-        note: Told the id of each row that was read.
+        seed: Start of the random numbers, with that of the process in it; `None` keeps the order of reading.
     """
 
-    def __init__(
-        self,
-        reader: MixedReader,
-        buffer_size: int,
-        seed: tuple[int, ...] | None,
-        note: Callable[[int], None] | None = None,
-    ) -> None:
+    def __init__(self, reader: MixedReader, buffer_size: int, seed: tuple[int, ...] | None) -> None:
         self._reader = reader
-        self._note = note
         self._buffer_size = buffer_size
         self._seed = seed
         self._block_start = reader.state()
@@ -79,11 +71,7 @@ class ShuffledRows:
         self._given = 0
 
     def _fill(self) -> None:
-        rows = []
-        for row in islice(self._reader.rows(), self._buffer_size):
-            rows.append(row)
-            if self._note is not None:
-                self._note(row.row_id)
+        rows = list(islice(self._reader.rows(), self._buffer_size))
         if self._seed is not None:  # no other block of the run begins with these numbers
             rng = np.random.default_rng([*self._seed, self._block_start["epoch"], self._block_start["drawn"]])
             rows = [rows[number] for number in rng.permutation(len(rows)).tolist()]

@@ -1,7 +1,7 @@
-"""All that is streamed in a run: data sets, their shards, and the stream of each consumer."""
+"""All that is streamed in a run: data sets, their shards, and the stream of each process."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain
@@ -13,10 +13,11 @@ from tunesmith.data.sources import DatasetSpec
 from tunesmith.data.streaming.contents import describe_file, modification_time
 from tunesmith.data.streaming.cursors import describe_place
 from tunesmith.data.streaming.mixing import MixedReader, Mixing
+from tunesmith.data.streaming.pieces import PIECE_ROWS, OpenPieces, PieceEncoder, PieceQueue, encode_here
 from tunesmith.data.streaming.places import FIRST_FILE, split_row_id
-from tunesmith.data.streaming.shards import Shard, Unit, count_parts, cut_shards, deal, find_unit
+from tunesmith.data.streaming.shards import Shard, Unit, cut_shards, deal, find_unit
 from tunesmith.data.streaming.shuffling import ShuffledRows
-from tunesmith.data.streaming.windows import ExampleStream, Item, WindowEncoder, pack_cut, pack_whole
+from tunesmith.data.streaming.windows import ExampleStream, Item, pack_cut, pack_whole
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class StreamOptions:
     is_shuffled: bool
     buffer_size: int
     window_rows: int
-    """Raw rows that are encoded (and packed) together."""
+    """Raw rows that are packed together."""
 
     mixing: Mixing
     packing: str
@@ -44,10 +45,13 @@ class StreamOptions:
     epochs: int | None
     """Passes over the rows after which the stream ends; `None` for one without end."""
 
+    piece_rows: int = PIECE_ROWS
+    """Raw rows that are encoded together, which has no part in what comes out."""
+
 
 @dataclass(frozen=True, eq=False)
 class StreamSource:
-    """The data sets of a stream. Travels to worker processes.
+    """The data sets of a stream.
 
     Args:
         encoders: One per data set.
@@ -62,78 +66,59 @@ class StreamSource:
         """The data sets."""
         return [encoder.spec for encoder in self.encoders]
 
+    @property
+    def encoder(self) -> PieceEncoder:
+        """What makes examples of their rows."""
+        return PieceEncoder(self.encoders, {number: file for number, (_, file) in self.files().items()})
+
     def files(self) -> dict[int, tuple[DatasetSpec, Path]]:
         """Return every file with its data set, by number."""
         return dict(enumerate(((spec, file) for spec in self.specs for file in spec.files), start=FIRST_FILE))
 
-    def most_workers(self, num_processes: int) -> int:
-        """Return how many workers of each process can have rows of their own; 1 where even processes share them."""
-        return max(1, min(count_parts(spec) for spec in self.specs) // num_processes)
-
-    def resolve_workers(self, wanted: int, num_processes: int) -> int:
-        """Return how many workers of each process can have rows of their own, with a notice when there are fewer.
-
-        Args:
-            wanted: Workers asked for; 0 reads in the process itself.
-            num_processes: Processes of the run.
-        """
-        possible = self.most_workers(num_processes)
-        if wanted <= possible:
-            return wanted
-        fewest = min(self.specs, key=count_parts)
-        parts = count_parts(fewest)
-        logger.warning(
-            "dataloader_num_workers is %d, but data set %s has only %d part%s to read apart from each other (text has "
-            "one per 64 KiB, Parquet and Arrow one per group of rows, other files one each): %d worker%s per process.",
-            wanted,
-            fewest.name,
-            parts,
-            "" if parts == 1 else "s",
-            possible,
-            "" if possible == 1 else "s",
-        )
-        return possible
-
-    def shards(self, num_consumers: int) -> list[list[Shard]]:
+    def shards(self, num_processes: int) -> list[list[Shard]]:
         """Return the shards of each data set."""
         found: list[list[Shard]] = []
         first_file = FIRST_FILE
         for spec in self.specs:
-            found.append(cut_shards(spec, first_file, num_consumers))
+            found.append(cut_shards(spec, first_file, num_processes))
             first_file += len(spec.files)
         return found
 
-    def open(self, consumer: int, num_consumers: int, note: Callable[[int], None] | None = None) -> ExampleStream:
-        """Return the stream of one consumer, at its beginning.
+    def open(self, process: int, num_processes: int, open_pieces: OpenPieces | None = None) -> ExampleStream:
+        """Return the stream of one process, at its beginning.
 
         Args:
-            consumer: Number of the reader.
-            num_consumers: Of all processes.
-            note: Told which row is read or encoded, as it goes.
+            process: Its number.
+            num_processes: Of the run.
+            open_pieces: Has rows encoded; the process itself does so when not given.
         """
         options = self.options
-        own = [deal(shards, consumer, num_consumers) for shards in self.shards(num_consumers)]
-        reader = MixedReader(own, options.mixing, seed=options.seed, consumer=consumer, is_shuffled=options.is_shuffled)
-        seed = (options.seed, consumer, 2) if options.is_shuffled else None
-        rows = ShuffledRows(reader, options.buffer_size, seed, note)
+        own = [deal(shards, process, num_processes) for shards in self.shards(num_processes)]
+        reader = MixedReader(own, options.mixing, seed=options.seed, process=process, is_shuffled=options.is_shuffled)
+        seed = (options.seed, process, 2) if options.is_shuffled else None
+        queue = PieceQueue(
+            ShuffledRows(reader, options.buffer_size, seed),
+            window_rows=options.window_rows,
+            piece_rows=options.piece_rows,
+            epochs=options.epochs,
+        )
         packs = {
             "whole": partial(pack_whole, capacity=options.capacity),
             "cut": partial(pack_cut, capacity=options.capacity),
         }
         return ExampleStream(
-            rows,
-            WindowEncoder(self.encoders, note),
+            queue,
+            open_pieces or encode_here(self.encoder),
             packs.get(options.packing),
-            window_rows=options.window_rows,
+            window_pieces=-(-options.window_rows // options.piece_rows),
             num_sets=len(self.encoders),
-            epochs=options.epochs,
         )
 
-    def fingerprint(self, num_consumers: int) -> dict[str, Any]:
+    def fingerprint(self, num_processes: int) -> dict[str, Any]:
         """Return what has to be the same for a place in a stream to mean the same, as JSON values."""
         options = self.options
         return {
-            "consumers": num_consumers,
+            "processes": num_processes,
             "sets": [_describe_set(spec) for spec in self.specs],
             "modified": [[modification_time(file) for file in spec.files] for spec in self.specs],
             "seed": options.seed,

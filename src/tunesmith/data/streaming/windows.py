@@ -1,22 +1,16 @@
-"""Raw rows to examples on the way: encoded some hundred at a time, packed with what the last ones left over."""
+"""Encoded rows on the way to batches: a window of some hundred at a time, packed with what the last one left over."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tunesmith.data.account import Tally, describe_dropped
 from tunesmith.data.batches import Example
-from tunesmith.data.encoding import ChunkEncoder
-from tunesmith.data.loading.attempts import Attempt
-from tunesmith.data.loading.datasets import ChunkViews, cut_piece
-from tunesmith.data.loading.encoded import EncodedChunk
+from tunesmith.data.loading.datasets import cut_piece
 from tunesmith.data.packing import best_fit_decreasing, concatenate_and_cut
-from tunesmith.data.selection import RawChunk
-from tunesmith.data.sources import RawRow
-from tunesmith.data.streaming.mixing import StreamedRow
-from tunesmith.data.streaming.shuffling import ShuffledRows
-from tunesmith.errors import DataError
+from tunesmith.data.streaming.pieces import OpenPieces, Piece, PieceQueue, TakePiece, build_examples
+from tunesmith.errors import DataError, TunesmithError
 
 Item = Example | list[Example]
 """What a batch is made of: a row, or the samples of a packed one."""
@@ -26,52 +20,6 @@ Pack = Callable[[Sequence[Example]], tuple[list[list[Example]], list[Example]]]
 
 _FULL = 0.9
 """Share of the room from which the emptiest pack is not kept for more rows."""
-
-
-class WindowEncoder:
-    """Encodes rows of several data sets that stand between each other.
-
-    Args:
-        encoders: One per data set.
-        note: Told the id of the first row of each window before it is encoded, and of each row if that fails.
-    """
-
-    def __init__(self, encoders: Sequence[ChunkEncoder], note: Callable[[int], None] | None = None) -> None:
-        self._encoders = encoders
-        self._note = note or _forget
-
-    def encode(self, rows: Sequence[StreamedRow]) -> tuple[list[Example], list[Tally]]:
-        """Return the examples in the order of their rows, and what became of the rows of each data set."""
-        self._note(rows[0].row_id)
-        by_row: dict[int, list[Example]] = {}
-        tallies: list[Tally] = []
-        for number, encoder in enumerate(self._encoders):
-            own = [place for place, row in enumerate(rows) if row.set_number == number]
-            chunk, tally = self._encode_set(encoder, [rows[place] for place in own])
-            views = ChunkViews(chunk, 0)
-            for at in range(len(chunk)):
-                example = views.example(at)
-                place = own[example["row_id"]]
-                example["row_id"] = rows[place].row_id
-                by_row.setdefault(place, []).append(example)
-            tallies.append(tally)
-        return [example for place in sorted(by_row) for example in by_row[place]], tallies
-
-    def _encode_set(self, encoder: ChunkEncoder, rows: Sequence[StreamedRow]) -> tuple[EncodedChunk, Tally]:
-        raw = [RawRow(row.place, row.shard.file, row.values, row.problem) for row in rows]
-        attempt = Attempt()
-        with attempt:
-            encoded: tuple[EncodedChunk, Tally] = encoder(RawChunk(0, raw))
-            return encoded
-        if attempt.failure is not None and not attempt.failure.is_final:  # one by one, to know which row it is
-            for row, one in zip(rows, raw, strict=True):
-                self._note(row.row_id)
-                encoder(RawChunk(0, [one]))
-        return encoder(RawChunk(0, raw))  # raises what it raised before
-
-
-def _forget(row_id: int) -> None:
-    """Take note of nothing."""
 
 
 def pack_whole(examples: Sequence[Example], capacity: int) -> tuple[list[list[Example]], list[Example]]:
@@ -96,33 +44,38 @@ def pack_cut(examples: Sequence[Example], capacity: int) -> tuple[list[list[Exam
     return filled, rest
 
 
+class _EncodedPiece(NamedTuple):
+    piece: Piece
+    examples: list[Example]
+    tallies: Mapping[int, Tally]
+
+
 class ExampleStream:
-    """Examples, or packs of them, of one consumer.
+    """Examples, or packs of them, of one process.
+
+    While a window is given out the pieces of the next one are collected, in the same measure: no batch has to wait for
+    a whole window.
 
     Args:
-        rows: Raw rows in the order of training.
-        encoder: Makes examples of them.
+        queue: Raw rows in pieces.
+        open_pieces: Has them encoded.
         pack: Makes packs of examples; `None` gives single ones.
-        window_rows: Raw rows that are encoded together.
-        epochs: Passes over the rows after which it ends; without end when `None`.
+        window_pieces: Pieces of a whole window.
+        num_sets: Data sets.
     """
 
     def __init__(
-        self,
-        rows: ShuffledRows,
-        encoder: WindowEncoder,
-        pack: Pack | None,
-        *,
-        window_rows: int,
-        num_sets: int,
-        epochs: int | None = None,
+        self, queue: PieceQueue, open_pieces: OpenPieces, pack: Pack | None, *, window_pieces: int, num_sets: int
     ) -> None:
-        self._rows = rows
-        self._encoder = encoder
+        self._queue = queue
+        self._open_pieces = open_pieces
         self._pack = pack
-        self._window_rows = window_rows
-        self._epochs = epochs
-        self._window_start = rows.state()
+        self._window_pieces = window_pieces
+        self._take: TakePiece | None = None
+        self._position = 0
+        self._coming: list[_EncodedPiece] = []
+        self._error: TunesmithError | None = None
+        self._window_start = queue.start
         self._carried: list[Example] = []
         self._carried_before: list[Example] = []
         self._given = 0
@@ -132,6 +85,8 @@ class ExampleStream:
         self._tallies_before = self._tallies_now
         self._barren_epochs = 1  # one that is read to its end from here, without an example, is one too many
         self.is_ended = False
+        self.progress = 0.0
+        """About how many epochs are read; a block of rows ahead of what was given out."""
 
     def __iter__(self) -> Iterator[Item]:
         while (item := self.next_item()) is not None:
@@ -148,6 +103,7 @@ class ExampleStream:
                 return None
             self._next_window()
         self._given += 1
+        self._collect_ahead()
         return self._items[self._given - 1]
 
     def state(self) -> dict[str, Any]:
@@ -161,7 +117,8 @@ class ExampleStream:
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go to where `state` was taken: the window is read, encoded and packed again."""
-        self._rows.load(state["rows"])
+        self._queue.load(state["rows"])
+        self._take, self._coming, self._error = None, [], None
         self._carried = list(state["carried"])
         self._tallies = [Tally(**values) for values in state["tallies"]]
         self._tallies_now = state["tallies"]
@@ -171,27 +128,54 @@ class ExampleStream:
         self._given = state["given"]
 
     @property
-    def progress(self) -> float:
-        """About how many epochs are read; a block of rows ahead of what was given out."""
-        return self._rows.progress
-
-    @property
     def tallies(self) -> list[dict[str, Any]]:
         """What became of the rows read so far, per data set, as JSON values."""
         return self._tallies_now
 
+    # -- pieces ------------------------------------------------------------------------------------------------------
+
+    def _collect(self) -> None:
+        """Add the next piece to those of the coming window."""
+        if self._take is None:
+            self._take, self._position = self._open_pieces(self._queue), 0
+        encoded = self._take(self._position)
+        piece = self._queue.pop(self._position)
+        self._position += 1
+        self._coming.append(_EncodedPiece(piece, build_examples(encoded, piece.rows), encoded["tallies"]))
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether all pieces of the coming window are there."""
+        return bool(self._coming) and self._coming[-1].piece.is_last
+
+    def _collect_ahead(self) -> None:
+        wanted = self._given * self._window_pieces // len(self._items)
+        try:
+            while len(self._coming) < wanted and not self._is_whole and self._error is None:
+                self._collect()
+        except TunesmithError as error:  # what is there already can be trained on first
+            self._error = error
+
+    # -- windows -----------------------------------------------------------------------------------------------------
+
     def _next_window(self) -> None:
-        self._window_start = self._rows.state()
+        if self._error is not None:
+            raise self._error
+        while not self._is_whole:
+            self._collect()
+        window, self._coming = self._coming, []
+        first = window[0].piece
+        self._window_start, self.progress = first.window_start, first.progress
         self._carried_before = self._carried
         self._tallies_before = self._tallies_now
         self._given = 0
-        rows = self._rows.take(self._window_rows)
-        if not rows:
-            self._items = self._end_epoch()
+        if first.ends_epoch:
+            self._items = self._end_epoch(ends_stream=first.ends_stream)
             return
-        examples, tallies = self._encoder.encode(rows)
-        for total, tally in zip(self._tallies, tallies, strict=True):
-            total.add(tally)
+        examples = [example for piece in window for example in piece.examples]
+        for piece in window:
+            for number, tally in piece.tallies.items():
+                self._tallies[number].add(tally)
         self._tallies_now = [tally.to_dict() for tally in self._tallies]
         if self._pack is None:
             self._items = list(examples)
@@ -201,10 +185,9 @@ class ExampleStream:
         if examples:
             self._barren_epochs = 0
 
-    def _end_epoch(self) -> list[Item]:
-        """Return what is left to give out, and begin the next epoch if there is one."""
-        epoch, _ = self._rows.place_in_run
-        if self._epochs is not None and epoch + 1 >= self._epochs:
+    def _end_epoch(self, *, ends_stream: bool) -> list[Item]:
+        """Return what is left to give out."""
+        if ends_stream:
             self.is_ended = True
             rest, self._carried = self._carried, []
             return [rest] if rest else []
@@ -214,5 +197,4 @@ class ExampleStream:
                 raise DataError("The data sets have no rows for this process to read. Name others in dataset.")
             reasons = "\n".join(describe_dropped(tally) for tally in self._tallies if tally.dropped)
             raise DataError(f"Not one row of the data sets can be used:\n{reasons}")
-        self._rows.start_epoch()
         return []

@@ -93,7 +93,7 @@ class FedTrainer(Trainer):
         """Return this process's batches of the training set, or of the rows that are streamed."""
         step = self.step_batches
         if self.stream is not None:
-            self.halving = Halving(lambda number: step.batches[number]["stream_place"].load_items(), self.data_collator)
+            self.halving = Halving(lambda number: step.batches[number]["stream_place"].items, self.data_collator)
             return self.stream
         if self.train_dataset is None or self.plan.sampler is None:
             raise ValueError("this trainer was made without a training set")

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from tunesmith.data.loading.transport import BatchSlots
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.io.bounds import Bound, Demand, Machine, measure_files, measure_worker_bytes, prepare_open_files
 from tunesmith.training.io.failures import (
@@ -28,7 +29,7 @@ from tunesmith.training.io.failures import (
     describe_silence,
 )
 from tunesmith.training.io.making import BatchMaker, MadeBatch, RowMarks
-from tunesmith.training.io.pipe import DELIVERY_ERRORS, BatchPlan, WorkerPipe
+from tunesmith.training.io.pipe import DELIVERY_ERRORS, Plan, WorkerPipe
 from tunesmith.training.io.settings import LoaderPolicy, LoaderSettings
 from tunesmith.training.io.tuner import Change, Taken, Tuner
 from tunesmith.training.io.watchdog import make_stack_folder, watch_workers
@@ -85,9 +86,9 @@ class BatchFeed:
         self.record = FeedRecord()
         self._collator = collator
         self._ranks = ranks or Ranks()
-        self._maker = BatchMaker(dataset, collator, RowMarks(1))
+        self._maker = self._build_maker(RowMarks(1))
         self._folder = make_stack_folder(self)
-        self._plan: BatchPlan = []
+        self._plan: Plan = []
         self._position = 0
         self._pipes: list[WorkerPipe] = []
         self._ahead: deque[tuple[MadeBatch, float]] = deque()
@@ -103,13 +104,17 @@ class BatchFeed:
 
     # -- the epoch ---------------------------------------------------------------------------------------------------
 
-    def open(self, plan: BatchPlan) -> None:
+    def open(self, plan: Plan) -> None:
         """Begin an epoch."""
         self._plan = plan
         self._seek(0, start=False)
 
-    def take(self, position: int) -> Any:
+    def take(self, position: int, work: Work | None = None) -> Any:
         """Return the batch at a position of the epoch; the next one is nearly always asked for.
+
+        Args:
+            position: Of the batch.
+            work: What a device is busy with meanwhile, if it is: only what lasts longer was waited for.
 
         Raises:
             FeedError: It cannot be made, after as many attempts as the policy allows.
@@ -123,8 +128,10 @@ class BatchFeed:
         if self._error is not None and not self._ahead:
             raise self._error
         started = time.perf_counter()
+        idle_before = 0.0 if work is None else work.idle_seconds()
         made, idle = self._ahead.popleft() if self._ahead else (self._wait_for(position), 0.0)
-        self._note(made, time.perf_counter() - started + idle)
+        waited = time.perf_counter() - started if work is None else work.idle_seconds() - idle_before
+        self._note(made, waited + idle)
         self._position += 1
         return made.batch
 
@@ -152,7 +159,7 @@ class BatchFeed:
         return fetched
 
     def _wait_for(self, position: int) -> MadeBatch:
-        with self.watching(f"batch {position + 1} of {len(self._plan)}"):
+        with self.watching(self._describe(position)):
             self._is_waiting = True
             made = self._make(position)
             self._is_waiting = False
@@ -180,8 +187,16 @@ class BatchFeed:
 
     # -- making ------------------------------------------------------------------------------------------------------
 
+    def _build_maker(self, marks: RowMarks, slots: BatchSlots | None = None) -> BatchMaker:
+        """Return what makes batches here or in workers, which note their rows and lay what they made as told."""
+        return BatchMaker(self.dataset, self._collator, marks, slots)
+
+    def _describe(self, position: int) -> str:
+        """Return which batch that is, in words."""
+        return f"batch {position + 1} of {len(self._plan)}"
+
     def _make(self, position: int) -> MadeBatch:
-        where = f"batch {position + 1}"
+        where = self._describe(position)
         while True:
             try:
                 made = self._next(position)
@@ -191,7 +206,7 @@ class BatchFeed:
                 if made.failure is None:
                     return made
                 trouble = describe_failure(made.failure, where, self.policy.describe_row)
-            self._recover(trouble)
+            self.recover(trouble)
 
     def _next(self, position: int) -> MadeBatch:
         while self._pipes:
@@ -200,7 +215,7 @@ class BatchFeed:
             except StopIteration:  # it has delivered all that it had begun
                 self._pipes.pop(0).close()
         made = self._maker.make((position, self._plan[position]))
-        return made._replace(batch=_pinned(made.batch)) if self.policy.pins_memory else made
+        return made._replace(batch=pin_batch(made.batch)) if self.policy.pins_memory else made
 
     def _note(self, made: MadeBatch, waited: float) -> None:
         if made.position != self._position:
@@ -266,8 +281,7 @@ class BatchFeed:
         if not self.settings.num_workers:
             return None
         return WorkerPipe(
-            self.dataset,
-            self._collator,
+            self._build_maker,
             self.settings,
             self._folder,
             pins_memory=self.policy.pins_memory,
@@ -291,13 +305,17 @@ class BatchFeed:
     # -- trouble -----------------------------------------------------------------------------------------------------
 
     def _explain(self, error: BaseException, where: str) -> Trouble:
-        group, describe_row = self._pipes[0].group, self.policy.describe_row
+        group, describe_row = self._pipes[0].group, self._describe_near
         if self._is_overdue:
             self._is_overdue = False
             return describe_silence(group, where, self.policy.timeout_seconds or 0.0, describe_row)
         return describe_death(group, error, where, describe_row)
 
-    def _recover(self, trouble: Trouble) -> None:
+    def _describe_near(self, row: int) -> str:
+        """Return where the row is that a worker was at last."""
+        return self.policy.describe_row(row)
+
+    def recover(self, trouble: Trouble) -> None:
         """Build the loader again at the batch that did not come, or give up.
 
         Raises:
@@ -368,7 +386,8 @@ def share_by_name() -> None:
     torch.multiprocessing.set_sharing_strategy("file_system")  # type: ignore[no-untyped-call]
 
 
-def _pinned(batch: Any) -> Any:
+def pin_batch(batch: Any) -> Any:
+    """Return a batch in page-locked memory."""
     if not isinstance(batch, dict):
         return batch
     return {key: value.pin_memory() if isinstance(value, Tensor) else value for key, value in batch.items()}

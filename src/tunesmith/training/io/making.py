@@ -15,9 +15,10 @@ from torch.utils.data import Dataset, get_worker_info
 from tunesmith.data.loading.attempts import Attempt, Failure
 from tunesmith.data.loading.datasets import RowsAtOnce
 from tunesmith.data.loading.transport import BatchSlots
+from tunesmith.data.streaming.pieces import PieceEncoder
 
-Task = tuple[int, Sequence[int]]
-"""Position of a batch in its epoch, and the numbers of its rows."""
+Task = tuple[int, Any]
+"""Position of a batch in its epoch, and the numbers of its rows; of a piece in its stream, and the rows."""
 
 _NO_ROW = -(1 << 62)
 """Mark of a worker that is not at any row. Small negative numbers are fillers."""
@@ -84,12 +85,15 @@ class BatchMaker(Dataset[MadeBatch]):
         started, cpu_started = time.perf_counter(), time.thread_time()
         attempt = Attempt()
         with attempt:
-            made = self._collator(self._read(rows, attempt, number))
+            made = self._make_of(rows, attempt, number)
             attempt.made = made if number is None or self._slots is None else self._slots.send(made, number)
         if number is not None:
             self._marks.set(number, None)
         seconds, cpu_seconds = time.perf_counter() - started, time.thread_time() - cpu_started
         return MadeBatch(position, attempt.made, attempt.failure, seconds, cpu_seconds, os.getpid())
+
+    def _make_of(self, rows: Any, attempt: Attempt, worker: int | None) -> Any:
+        return self._collator(self._read(rows, attempt, worker))
 
     def _read(self, rows: Sequence[int], attempt: Attempt, worker: int | None) -> list[Any]:
         """Return rows, all at once where nobody has to know which of them it is at."""
@@ -106,6 +110,32 @@ class BatchMaker(Dataset[MadeBatch]):
             examples.append(self._dataset[row])
         attempt.row = None
         return examples
+
+
+class PieceMaker(BatchMaker):
+    """Encodes pieces of a stream.
+
+    Args:
+        encoder: Encodes them.
+        marks: Where workers note what they are at.
+        slots: Where workers lay what they made.
+    """
+
+    def __init__(self, encoder: PieceEncoder, marks: RowMarks, slots: BatchSlots | None = None) -> None:
+        super().__init__(encoder, take_all, marks, slots)
+        self._encoder = encoder
+
+    def _make_of(self, rows: Any, attempt: Attempt, worker: int | None) -> Any:
+        if isinstance(rows, Failure):  # of reading them
+            attempt.failure = rows
+            return None
+
+        def note(row_id: int | None) -> None:
+            attempt.row = row_id
+            if worker is not None:
+                self._marks.set(worker, row_id)
+
+        return self._encoder.encode(rows, note)
 
 
 @dataclass(frozen=True, slots=True)

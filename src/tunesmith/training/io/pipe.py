@@ -1,8 +1,8 @@
 """A PyTorch loader that can be told to take no more batches, and that says how its workers ended."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.utils.data import DataLoader
@@ -13,8 +13,18 @@ from tunesmith.training.io.making import BatchMaker, MadeBatch, RowMarks, Task, 
 from tunesmith.training.io.settings import LoaderSettings
 from tunesmith.training.io.worker_group import WorkerGroup
 
-BatchPlan = Sequence[Sequence[int]]
-"""The batches of an epoch, as lists of row numbers."""
+
+class Plan(Protocol):
+    """What is to be made, by position: lists of row numbers, or rows themselves."""
+
+    def __len__(self) -> int:
+        """Return how much of it there is."""
+        ...
+
+    def __getitem__(self, position: int, /) -> Any:
+        """Return what is at a position."""
+        ...
+
 
 DELIVERY_ERRORS = (RuntimeError, OSError, EOFError)
 """What PyTorch's loader raises when a worker is gone, or when what it sent cannot be received any more."""
@@ -23,7 +33,7 @@ DELIVERY_ERRORS = (RuntimeError, OSError, EOFError)
 class Tap:
     """Gives out the tasks of a plan from a position on, until it is closed."""
 
-    def __init__(self, plan: BatchPlan, position: int) -> None:
+    def __init__(self, plan: Plan, position: int) -> None:
         self._plan = plan
         self.position = position
         """Of the next task; all before it were given out."""
@@ -55,8 +65,7 @@ class WorkerPipe:
     """Workers that make the batches of a plan in order.
 
     Args:
-        dataset: Rows by number.
-        collator: Makes a batch of rows.
+        build_maker: Returns what makes batches, told where workers note their rows, and where they lay what they made.
         settings: One worker or more.
         folder: Where workers write their stacks when asked.
         pins_memory: Whether batches arrive in page-locked memory.
@@ -65,8 +74,7 @@ class WorkerPipe:
 
     def __init__(
         self,
-        dataset: Any,
-        collator: Callable[[Any], Any],
+        build_maker: Callable[[RowMarks, BatchSlots], BatchMaker],
         settings: LoaderSettings,
         folder: str,
         *,
@@ -82,7 +90,7 @@ class WorkerPipe:
         self._iterator: Any = None
         with leave_numbers_to_us():
             self._loader: DataLoader[MadeBatch] = DataLoader(
-                BatchMaker(dataset, collator, self._marks, self._slots),
+                build_maker(self._marks, self._slots),
                 batch_sampler=self._taps,  # type: ignore[arg-type]  # any iterable will do
                 collate_fn=take_all,
                 num_workers=settings.num_workers,
@@ -99,7 +107,7 @@ class WorkerPipe:
         """What the workers take their tasks from."""
         return self._taps.current
 
-    def start(self, plan: BatchPlan, position: int) -> None:
+    def start(self, plan: Plan, position: int) -> None:
         """Begin with the batches of a plan from a position on; what is left of an earlier plan is thrown away."""
         self._taps.current = Tap(plan, position)
         self._iterator, started = start_workers(self._loader)

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from tunesmith.config import RunConfig
-from tunesmith.errors import ConfigError, DataError
+from tunesmith.data.streaming.pieces import PIECE_ROWS
+from tunesmith.errors import DataError
 from tunesmith.runtime.memory import cpu_quota
 from tunesmith.runtime.optional import require
 from tunesmith.training.assembly import RunParts, assemble_trainer
@@ -50,7 +51,7 @@ _MEASURED_SECONDS = 6.0
 
 _MOST_WORKERS_BY_DEFAULT = 8
 _BLOCK_ROWS = 64
-"""Rows of a stream that are read, and encoded, together while it is measured."""
+"""Rows of a stream that are shuffled, and packed, together while it is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +146,7 @@ def _tune(parts: RunParts, options: TuningOptions, output_dir: Path) -> TuningRe
     model, seconds, words = _choose_model(trainer, path, options, output_dir)
     workers = default_workers() if options.workers is None else options.workers
     if stream is not None:
-        most = stream.most_workers(parts.ranks.world_size)
-        limit = f"they come in parts for {most} worker{'' if most == 1 else 's'} at most"
-        if min(workers) > most:
-            raise ConfigError(f"--workers asks for {min(workers)} or more, and the rows are streamed: {limit}.")
-        workers = [number for number in workers if number <= most]
-        words += f", rows streamed in blocks of {_BLOCK_ROWS}; {limit}"
+        words += f", rows streamed in blocks of {_BLOCK_ROWS}"
     grid = list_settings(workers, options.prefetch)
     num_batches = options.num_batches or _enough_batches(seconds)
     logger.info(
@@ -190,8 +186,8 @@ def data_path(trainer: ObjectiveTrainer) -> DataPath:
 class StreamedRows:
     """The way of rows into batches that are read as they come.
 
-    Blocks of rows are small here, so that a few batches show what reading and encoding costs. In a run that cost comes
-    with each new block and window.
+    Blocks of rows are small here, and pieces are of the size of a batch, so that a few batches show what reading and
+    encoding costs. In a run that cost comes with each new block and piece.
     """
 
     trainer: ObjectiveTrainer
@@ -201,7 +197,10 @@ class StreamedRows:
         source, policy = self.trainer.plan.stream, self.trainer.plan.loading
         assert source is not None
         small = replace(
-            source.options, buffer_size=_BLOCK_ROWS, window_rows=min(_BLOCK_ROWS, source.options.window_rows)
+            source.options,
+            buffer_size=_BLOCK_ROWS,
+            window_rows=min(_BLOCK_ROWS, source.options.window_rows),
+            piece_rows=min(PIECE_ROWS, self.trainer.args.per_device_train_batch_size),
         )
         feed = self.trainer.build_stream(
             replace(source, options=replace(small, epochs=None)), fix_policy(policy, settings)

@@ -8,48 +8,25 @@ from tunesmith.training.io.bounds import Demand
 from tunesmith.training.io.feed import BatchFeed
 from tunesmith.training.io.tuner import HEADROOM, TARGET_WAIT
 from tunesmith.training.monitoring.account import DATA, PhaseTimes
-from tunesmith.training.streaming import StreamFeed
 
 
-def render_feeding(times: PhaseTimes, feed: BatchFeed, process: int = 0) -> str:
+def render_feeding(times: PhaseTimes, feed: BatchFeed, process: int = 0, num_batches: int | None = None) -> str:
     """Return a sentence about the time that a run waited for data.
 
     Args:
         times: Of the whole run.
         feed: Of this process.
         process: Number of this process.
+        num_batches: Batches that were made, where those of the feed are not the ones that are trained on.
     """
     record, workers = feed.record, feed.settings.num_workers
     own = times.seconds[process]
-    rates = _Rates.find(own, record.batches, record.made_seconds)
+    rates = _Rates.find(own, record.batches if num_batches is None else num_batches, record.made_seconds)
     if rates is None:
         return f"{_waiting(times)}."
     parts = [_waiting(times), f"the loader {rates.render(workers)}", f"workers were {workers}{_chosen(feed)}"]
     if rates.is_short(own, workers):
         parts.append(_advise(feed, rates.needed))
-    return f"{'; '.join(parts)}."
-
-
-def render_streaming(times: PhaseTimes, feed: StreamFeed, process: int = 0) -> str:
-    """Return a sentence about the time that a run waited for rows that it read on the way.
-
-    Args:
-        times: Of the whole run.
-        feed: Of this process.
-        process: Number of this process.
-    """
-    own, workers = times.seconds[process], feed.loader.num_workers
-    rates = _Rates.find(own, feed.num_made, feed.made_seconds)
-    if rates is None:
-        return f"{_waiting(times)}."
-    parts = [_waiting(times), f"the stream {rates.render(workers)}", f"workers were {workers}"]
-    if rates.is_short(own, workers):
-        has_parts = rates.needed <= feed.most_workers
-        parts.append(
-            f"with {rates.needed} it would keep up, where there are processors for them"
-            if has_parts
-            else f"it would take {rates.needed} to keep up, and the rows come in parts for {feed.most_workers}"
-        )
     return f"{'; '.join(parts)}."
 
 

@@ -22,6 +22,7 @@ def text_source(*specs, packing="none", capacity=32, **settings):
         "packing": packing,
         "capacity": capacity,
         "epochs": None,
+        "piece_rows": 3,
         **settings,
     }
     encoders = tuple(ChunkEncoder(spec, "pt", encoder, render_streamed_place) for spec in specs)

@@ -10,8 +10,7 @@ import pytest
 from tests.unit.data.streaming.files import rows_of, text_spec, write_file
 from tests.unit.data.streaming.sources import text_source
 from tunesmith.data.collators import build_collator
-from tunesmith.data.loading.attempts import Failure
-from tunesmith.data.streaming.loader import StreamLoader, find_workers
+from tunesmith.data.streaming.loader import StreamLoader
 from tunesmith.errors import CheckpointError
 from tunesmith.runtime.ranks import Ranks
 
@@ -23,10 +22,8 @@ def spec(tmp_path):
     return text_spec(*[write_file(tmp_path / f"{name}.jsonl", rows_of(9), kind=".jsonl") for name in "abcd"])
 
 
-def loader_of(source, *, ranks=None, num_workers=0, batch_size=2, **options):
-    return StreamLoader(
-        source, COLLATE, batch_size=batch_size, ranks=ranks or Ranks(), num_workers=num_workers, **options
-    )
+def loader_of(source, *, ranks=None, batch_size=2, **options):
+    return StreamLoader(source, COLLATE, batch_size=batch_size, ranks=ranks or Ranks(), **options)
 
 
 def take(loader, count):
@@ -52,17 +49,6 @@ def test_going_on_gives_the_very_next_batch(spec, packing, stop):
     other = loader_of(source)
     other.load(saved)
     assert take(other, 40 - stop) == whole[stop:]
-
-
-@pytest.mark.processes
-def test_workers_take_turns_and_go_on_where_they_were(spec):
-    source = text_source(spec)
-    whole = take(loader_of(source, num_workers=2), 12)
-    loader = loader_of(source, num_workers=2)
-    take(loader, 5)
-    other = loader_of(source, num_workers=2)
-    other.load(json.loads(json.dumps(loader.state())))
-    assert take(other, 7) == whole[5:]
 
 
 def test_processes_read_disjoint_rows(spec):
@@ -112,7 +98,7 @@ def test_another_stream_is_refused_with_the_differences(spec):
     state = loader_of(text_source(spec)).state()
     with pytest.raises(CheckpointError, match=r"buffer_size was 10 and is 11"):
         loader_of(text_source(spec, buffer_size=11)).load(state)
-    with pytest.raises(CheckpointError, match=r"consumers was 1 and is 2"):
+    with pytest.raises(CheckpointError, match=r"processes was 1 and is 2"):
         loader_of(text_source(spec), ranks=Ranks(0, 0, 2, 2)).load(state)
     with spec.files[0].open("a") as file:
         file.write('{"text": "more"}\n')
@@ -180,13 +166,11 @@ def test_who_was_stopped_by_a_bad_row_goes_on_without_it(spec):
     loader_of(text_source(replace(spec, bad_rows="skip", turn_order_policy="skip"))).load(state)
 
 
-def test_there_are_no_more_workers_than_parts_to_read(spec, caplog):
-    assert text_source(spec).resolve_workers(9, 2) == 2
-    assert "only 4 parts to read apart from each other" in caplog.text
-    caplog.clear()
-    assert text_source(spec).resolve_workers(2, 2) == 2
-    assert text_source(spec).resolve_workers(0, 99) == 0
-    assert not caplog.text
+def test_a_checkpoint_whose_rows_were_shared_out_among_workers_is_refused(spec):
+    state = loader_of(text_source(spec)).state()
+    old = {"fingerprint": state["fingerprint"], "received": 0, "streams": [None]}
+    with pytest.raises(CheckpointError, match="still depended on the number of workers"):
+        loader_of(text_source(spec)).load(old)
 
 
 def test_what_was_fetched_and_not_used_comes_again(spec):
@@ -196,75 +180,7 @@ def test_what_was_fetched_and_not_used_comes_again(spec):
     assert first + take(loader, 3) == take(loader_of(text_source(spec)), 5)
 
 
-@pytest.mark.parametrize(("streams", "most", "workers"), [(6, 5, 3), (6, 6, 6), (4, 3, 2), (3, 2, 1), (5, 0, 0)])
-def test_every_worker_has_as_many_streams(streams, most, workers):
-    assert find_workers(streams, most) == workers
-
-
-def ids_of(batches):
-    return [batch["row_ids"].tolist() for batch in batches]
-
-
-def test_streams_have_the_same_rows_whoever_reads_them(spec):
-    source = text_source(spec)
-    apart = [list(islice(source.open(number, 4), 12)) for number in range(4)]
-    together = ids_of(islice(loader_of(source, num_streams=4), 24))
-    expected = [
-        [example["row_id"] for example in apart[turn % 4][2 * (turn // 4) : 2 * (turn // 4) + 2]] for turn in range(24)
-    ]
-    assert together == expected
-
-
-@pytest.mark.processes
-def test_fewer_workers_go_on_behind_what_was_fetched(spec):
-    source = text_source(spec)
-    whole = ids_of(islice(loader_of(source, num_streams=4), 20))
-    loader = loader_of(source, num_streams=4)
-    fetched = ids_of(islice(loader, 7))  # none of it is used
-    loader.limit_workers(2)
-    batches = loader.go_on()
-    fetched += ids_of(islice(batches, 6))
-    assert len(loader.workers) == 2
-    del batches
-    loader.limit_workers(0)
-    fetched += ids_of(islice(loader.go_on(), 7))
-    assert fetched == whole
-    assert ids_of(islice(loader, 3)) == whole[:3]
-
-
-def test_what_went_wrong_comes_instead_of_the_batch_and_is_the_end(spec):
-    def refuse(items):
-        if len(refused) == 2:
-            raise ValueError("the picture is broken")
-        refused.append(items)
-        return COLLATE(items)
-
-    refused = []
-    loader = StreamLoader(text_source(spec), refuse, batch_size=2, ranks=Ranks())
-    *batches, failure = loader
-    assert len(batches) == 2
-    assert isinstance(failure, Failure)
-    assert (failure.kind, failure.message, failure.row, failure.is_final) == (
-        "ValueError",
-        "the picture is broken",
-        None,
-        False,
-    )
-    assert "in refuse" in failure.stack
-
-
-def test_a_row_that_cannot_be_encoded_is_found_among_those_of_its_window(spec, monkeypatch):
-    source = text_source(spec, is_shuffled=False, window_rows=4)
-    rows, broken = source.peek(9), rows_of(9)[6]["text"]
-    encoder = type(source.encoders[0])
-    encode = encoder.__call__
-    monkeypatch.setattr(encoder, "__call__", lambda own, chunk: encode(own, check(chunk)))
-
-    def check(chunk):
-        if any(row.values["text"] == broken for row in chunk.rows):
-            raise ValueError("no such text")
-        return chunk
-
-    failure = next(item for item in loader_of(source) if isinstance(item, Failure))
-    assert failure.row == rows[6]["row_id"]
-    assert source.describe_row(failure.row).endswith("line 7")
+def test_rows_of_a_batch_can_be_had_once_more(spec):
+    for batch in islice(loader_of(text_source(spec, packing="whole")), 5):
+        again = COLLATE(batch["stream_place"].items)
+        assert again["input_ids"].tolist() == batch["input_ids"].tolist()

@@ -25,7 +25,7 @@ def shards(tmp_path):
 
 def reader_of(shards, strategy="concat", probabilities=(), *, seed=0, is_shuffled=True):
     mixing = Mixing(strategy, probabilities)
-    return MixedReader(shards, mixing, seed=seed, consumer=0, is_shuffled=is_shuffled)
+    return MixedReader(shards, mixing, seed=seed, process=0, is_shuffled=is_shuffled)
 
 
 def keys(rows):
@@ -123,7 +123,7 @@ def test_of_a_set_that_others_read_whole_nothing_is_awaited(tmp_path, probabilit
     one = text_spec(write_file(tmp_path / "one.jsonl", rows_of(1), kind=".jsonl"))
     many = text_spec(write_file(tmp_path / "many.jsonl", rows_of(12), kind=".jsonl"))
     shards = [cut_shards(spec, number, 2) for number, spec in enumerate((many, one))]
-    assert [shard.num_shares for shard in shards[1]] == [2, 2]  # a share for each of two consumers, one without rows
+    assert [shard.num_shares for shard in shards[1]] == [2, 2]  # a share for each of two processes, one without rows
     own = [deal(of_set, 1, 2) for of_set in shards]
     reader = reader_of(own, "interleave_over", probabilities)
     first = keys(islice(reader.rows(), 50))

@@ -83,9 +83,9 @@ def test_packing_on_the_way_keeps_every_token(spec, packing):
     assert sum(sizes) / (len(sizes) * 500) > (0.8 if packing == "whole" else 0.95)
 
 
-def test_consumers_have_disjoint_rows_that_make_the_whole(spec):
+def test_processes_have_disjoint_rows_that_make_the_whole(spec):
     source = text_source(spec, epochs=1)
-    parts = [items_of(source.open(consumer, 3)) for consumer in range(3)]
+    parts = [items_of(source.open(process, 3)) for process in range(3)]
     assert sorted(item for part in parts for item in part) == sorted(items_of(source.open(0, 1)))
     assert all(len(part) > 10 for part in parts)
 

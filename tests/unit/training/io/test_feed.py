@@ -136,7 +136,7 @@ def test_an_exception_in_a_row_comes_with_row_and_traceback(opened, workers):
     with pytest.raises(FeedError) as caught:
         feed.take(2)
     message = str(caught.value)
-    assert "Making batch 3 failed at row 5 with ValueError: the picture is broken" in message
+    assert "Making batch 3 of 12 failed at row 5 with ValueError: the picture is broken" in message
     assert "tried once (dataloader_restarts is 0)" in message
     assert "in refuse" in message
     assert caught.value.exit_code == 6

@@ -1,11 +1,9 @@
-from types import SimpleNamespace
-
 import pytest
 
 from tests.unit.training.io.sources import Rows, feed_of, plan_of
 from tunesmith.training.io.settings import LoaderSettings
 from tunesmith.training.monitoring.account import PHASES, PhaseTimes
-from tunesmith.training.monitoring.closing import render_feeding, render_minutes, render_streaming
+from tunesmith.training.monitoring.closing import render_feeding, render_minutes
 
 
 def seconds(**named):
@@ -34,22 +32,15 @@ def test_more_workers_than_there_is_room_for_are_not_promised():
     assert text.endswith("; it would take 4 to keep up, and the most here is 2 (with more, one failed before).")
 
 
-def streamed(batches, made_seconds, workers, most_workers=9):
-    loader = SimpleNamespace(num_workers=workers)
-    return SimpleNamespace(loader=loader, num_made=batches, made_seconds=made_seconds, most_workers=most_workers)
-
-
-def test_a_stream_says_how_long_it_was_waited_for_and_how_fast_it_is():
+def test_batches_that_are_made_of_what_the_feed_makes_are_counted_for_themselves():
     times = PhaseTimes([seconds(data=2.0, forward=8.0)])
-    assert render_streaming(times, streamed(0, 0.0, 3)) == "Data waiting 20.0% of 10.0s."
-    assert render_streaming(times, streamed(40, 20.0, 1)) == (
-        "Data waiting 20.0% of 10.0s; the stream makes 2 batches/s and the model takes 5; workers were 1; "
-        "with 3 it would keep up, where there are processors for them."
+    assert render_feeding(times, fed(0, 0.0), num_batches=0) == "Data waiting 20.0% of 10.0s."
+    feed = fed(5, 20.0, 1, tunes_workers=True)
+    feed._most_workers = 3
+    assert render_feeding(times, feed, num_batches=40) == (
+        "Data waiting 20.0% of 10.0s; the loader makes 2 batches/s and the model takes 5; "
+        "workers were 1, as the run found out; with 3 it would keep up."
     )
-    assert render_streaming(times, streamed(40, 20.0, 1, most_workers=2)).endswith(
-        "it would take 3 to keep up, and the rows come in parts for 2."
-    )
-    assert render_streaming(times, streamed(40, 20.0, 3)).endswith("the model takes 5; workers were 3.")
 
 
 def test_a_run_that_did_not_wait_needs_nothing():
