@@ -4,8 +4,11 @@ import gc
 import logging
 import os
 import random
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -14,18 +17,72 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import pytest
 
-_COMPARED = ("equivalence", "recipes")
+# What this process compiles, those that tests start do not compile again.
+sys.dont_write_bytecode = False
+
+_REGISTRIES = ("adapters", "formats", "pre_tokenizers", "quantized", "templates")
+_UNCOUNTED = tuple(
+    str(Path(__file__).parent / name)
+    for name in ("equivalence", "recipes", *(f"contract/test_{registry}" for registry in _REGISTRIES))
+)
+
+_load = SourceFileLoader.exec_module
+_counter_while_collecting: Any = None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Count no lines while whole runs are compared: following every line of theirs would take half as long again."""
-    folders = tuple(str(Path(__file__).parent / name) + os.sep for name in _COMPARED)
-    for item in items:
-        if str(item.path).startswith(folders):
-            item.add_marker("no_cover")
+def _load_counting_ours(loader: SourceFileLoader, module: ModuleType) -> None:
+    """Count the lines of modules of ours alone: following others, torch and all, takes longer than loading them."""
+    before = sys.gettrace()
+    sys.settrace((before or _counter_while_collecting) if module.__name__.partition(".")[0] == "tunesmith" else None)
+    try:
+        _load(loader, module)
+    finally:
+        sys.settrace(before)
+
+
+SourceFileLoader.exec_module = _load_counting_ours  # type: ignore[method-assign]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Count nothing while tests are found and rewritten, but what modules of ours do as they are loaded.
+
+    Nor is there garbage worth looking for meanwhile.
+    """
+    global _counter_while_collecting  # noqa: PLW0603 - there is one collection in a process
+    _counter_while_collecting = sys.gettrace()
+    sys.settrace(None)
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        sys.settrace(_counter_while_collecting)
+        _counter_while_collecting = None
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Count no lines of whole runs, nor of a registry that is gone through, and take back what was chosen to be logged.
+
+    Following every line of theirs takes as long again as running them, and tests of the modules meet the same lines.
+    Commands that run in the process of a test, or of its fixtures, say what is logged and where.
+    """
+    root, ours = logging.getLogger(), logging.getLogger("tunesmith")
+    handlers, level, counter = list(root.handlers), ours.level, sys.gettrace()
+    if str(item.path).startswith(_UNCOUNTED):
+        sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(counter)
+        ours.setLevel(level)
+        for handler in [handler for handler in root.handlers if handler not in handlers]:
+            root.removeHandler(handler)
 
 
 def pytest_collection_finish() -> None:
@@ -79,14 +136,3 @@ def uncompiled_flex(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(transformers_flex, "compile_friendly_flex_attention", run)
     monkeypatch.setattr(torch_flex, "_validate_device", lambda *tensors: None)
-
-
-@pytest.fixture(autouse=True)
-def _own_logging() -> Iterator[None]:
-    """Take back what a command that ran in the test's process chose to log, and where."""
-    root, ours = logging.getLogger(), logging.getLogger("tunesmith")
-    handlers, level = list(root.handlers), ours.level
-    yield
-    ours.setLevel(level)
-    for handler in [handler for handler in root.handlers if handler not in handlers]:
-        root.removeHandler(handler)

@@ -5,14 +5,13 @@ import importlib.util
 import pytest
 import torch
 
+from tests.contract.plain_peft import IDS, logits
 from tests.contract.test_adapters import SIZES
-from tests.tiny.runs import write_dataset, write_model
+from tests.tiny.runs import write_place
 from tunesmith.config import load_config
 from tunesmith.config.peft_methods import PEFT_METHODS
 from tunesmith.export.merge import export_model
 from tunesmith.models import load_model, load_tokenizer
-
-IDS = torch.tensor([[5, 9, 200, 31, 4, 77, 18, 300], [8, 8, 41, 250, 19, 3, 77, 120]])
 
 BITS = {
     "nf4": ({"quantization_bit": 4}, "bitsandbytes"),
@@ -42,10 +41,7 @@ CASES += [pytest.param(kind, "nf4", marks=() if kind in ("ia3", "vera") else pyt
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("compressed")
-    write_model(path / "model")
-    write_dataset(path / "data", num_rows=4)
-    return path
+    return write_place(tmp_path_factory.mktemp("compressed"), num_rows=4)
 
 
 def settings_of(folder, kind: str, bits: str) -> dict[str, object]:
@@ -61,11 +57,6 @@ def load(folder, kind, bits, *, is_trainable=True, **more):
     config = load_config({**settings_of(folder, kind, bits), **run, **more}, environ={})
     torch.manual_seed(3)
     return load_model(config, load_tokenizer(config.model), is_trainable=is_trainable).model
-
-
-def logits(model):
-    with torch.no_grad():
-        return model.eval()(input_ids=IDS, use_cache=False).logits
 
 
 def train(model, steps: int = 2) -> list[float]:

@@ -96,7 +96,7 @@ def test_no_row_raises(formatting, stage):
     convert = format_of(formatting, stage)
     columns = [*GOOD[formatting, stage], "history", "system", "tools"]
 
-    @limits(max_examples=100, deadline=None)
+    @limits(max_examples=60, deadline=None)
     @given(st.dictionaries(st.sampled_from(columns), VALUES, max_size=4))
     def holds(row):
         assert isinstance(convert(row), Conversation | Document | Preference | Feedback | Dropped)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from tests.tiny.runs import tiny_run, write_dataset, write_model
+from tests.tiny.runs import tiny_run, write_place
 from tunesmith.config import load_config
 from tunesmith.export.merge import export_model
 from tunesmith.models import load_model, load_tokenizer
@@ -34,10 +34,7 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("quantized")
-    write_model(folder / "model")
-    write_dataset(folder / "data", num_rows=8)
-    return folder
+    return write_place(tmp_path_factory.mktemp("quantized"), num_rows=8)
 
 
 def settings_of(place: Path, way: str) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 Names that share a wire text are the same template: one of each is enough.
 """
 
+import itertools
+
 import pytest
 
 from tests.unit.data.chat.conversations import (
@@ -26,34 +28,43 @@ CASES = {
 ENCODED = ("system and two turns", "markers in a question", "empty")
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
-@pytest.mark.parametrize("name", DISTINCT_NAMES)
-def test_the_marked_rendering_prints_what_the_saved_text_prints(name, kind):
-    tokenizer = tokenizer_of(kind)
-    template = template_of(name, tokenizer, allow_special_tokens=True)
-    assert template.method == "marks"
-    template.apply_to_tokenizer(tokenizer)
-    for case, conversation in CASES.items():
-        marked = "".join(segment.text for segment in template.render_segments(conversation)[-1])
-        assert marked == template.render_prompt(conversation.messages, add_generation_prompt=False), case
-        assert marked == tokenizer.apply_chat_template(as_dicts(conversation), tokenize=False), case
-
-
-@pytest.mark.parametrize("kind", sorted(KINDS))
-@pytest.mark.parametrize("name", DISTINCT_NAMES)
-def test_what_is_learnt_is_answers_and_end_markers_behind_the_prompt_that_serving_sends(name, kind):
+@pytest.fixture(scope="module", params=itertools.product(DISTINCT_NAMES, sorted(KINDS)), ids="-".join)
+def prepared(request):
+    """A template, the tokenizer that it was applied to, its kind, and the encoder of a run."""
+    name, kind = request.param
     tokenizer = tokenizer_of(kind)
     template = template_of(name, tokenizer, allow_special_tokens=True)
     encoder = build_encoder(tokenizer, template, EncodingOptions("sft", 4096))
-    encoded = encoder.encode([CASES[case] for case in ENCODED])
     template.apply_to_tokenizer(tokenizer)
+    return template, tokenizer, kind, encoder
+
+
+def answers_of(template, conversation):
+    return [answer_text(template, text.content) for text in conversation.messages if text.role == "assistant"]
+
+
+def test_the_marked_rendering_prints_what_the_saved_text_prints_and_marks_the_answers(prepared):
+    template, tokenizer, _, _ = prepared
+    assert template.method == "marks"
+    for case, conversation in CASES.items():
+        rows = template.render_segments(conversation)
+        printed = "".join(segment.text for segment in rows[-1])
+        assert printed == template.render_prompt(conversation.messages, add_generation_prompt=False), case
+        assert printed == tokenizer.apply_chat_template(as_dicts(conversation), tokenize=False), case
+        marked = [segment.text for row in rows for segment in row if segment.trained]
+        assert marked == answers_of(template, conversation), case
+
+
+def test_what_is_learnt_is_answers_and_end_markers_behind_the_prompt_that_serving_sends(prepared):
+    template, tokenizer, kind, encoder = prepared
+    encoded = encoder.encode([CASES[case] for case in ENCODED])
     for case, rows in zip(ENCODED, encoded, strict=True):
         learnt = [
             tokenizer.decode(row.input_ids[start:end], skip_special_tokens=False)
             for row in rows
             for start, end in row.trained_spans.reshape(-1, 2)
         ]
-        answers = [answer_text(template, text.content) for text in CASES[case].messages if text.role == "assistant"]
+        answers = answers_of(template, CASES[case])
         if kind == "metaspace":  # its decoder drops a space at the start, and makes a space of its sign
             learnt = [text.lstrip(" ") for text in learnt]
             answers = [text.replace("▁", " ").lstrip(" ") for text in answers]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from tests.unit.data.chat.conversations import DISTINCT_NAMES, template_of, tokenizer_of
+from tests.unit.data.chat.conversations import DISTINCT_NAMES, shared_tokenizer, template_of
 from tunesmith.data.chat.render import render_text
 from tunesmith.data.chat.tools import TOOL_FORMATS, parse_tool_calls
 from tunesmith.data.records import Conversation, Message, ToolCall
@@ -72,7 +72,6 @@ def test_calls_are_read_back_as_they_were(name):
     holds()
 
 
-@pytest.mark.parametrize("name", TOOL_FORMATS)
 @pytest.mark.parametrize(
     "text",
     [
@@ -108,14 +107,15 @@ def test_calls_are_read_back_as_they_were(name):
         "<seed:tool_call>\n<function=f>",
     ],
 )
-def test_text_without_a_well_formed_call_is_words(name, text):
-    parsed = parse_tool_calls(text, name)
-    assert (parsed.content, parsed.calls) == (text, ())
+def test_text_without_a_well_formed_call_is_words(text):
+    for name in TOOL_FORMATS:
+        parsed = parse_tool_calls(text, name)
+        assert (parsed.content, parsed.calls) == (text, ()), name
 
 
 @pytest.mark.parametrize("name", DISTINCT_NAMES)
 def test_an_answer_of_a_template_of_ours_is_read_back(name):
-    template = template_of(name, tokenizer_of("byte_level"))
+    template = template_of(name, shared_tokenizer("byte_level"))
     call = ToolCall("find_weather", '{"place": "Köln", "days": 2}')
     for given_arguments in ('{"place": "Köln", "days": 2}', '{"days": 2, "place": "Köln"}'):
         conversation = Conversation(

@@ -8,9 +8,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from tests.tiny.models import tiny_model
-from tests.tiny.training import tiny_trainer, uneven_rows, weights
+from tests.tiny.training import StopAfter, tiny_trainer, uneven_rows, weights
 from tunesmith.data.collators import build_collator
-from tunesmith.training.callbacks.interruption import Interruption
 from tunesmith.training.monitoring.account import PHASES
 from tunesmith.training.monitoring.log import LOG_FILE, LogFile, read_log
 from tunesmith.training.resume import resolve_resume_point
@@ -51,19 +50,6 @@ class RecordingCollator:
     def __call__(self, rows):
         self.rows.append([row["row_id"] for row in rows])
         return self._collate(rows)
-
-
-class StopAfter(Interruption):
-    """Interrupts a run after a step, as a signal would."""
-
-    def __init__(self, step):
-        super().__init__(agree=lambda asked: asked)
-        self.stop_step = step
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if state.global_step == self.stop_step:
-            self.request()
-        super().on_step_end(args, state, control, **kwargs)
 
 
 def run(folder, kind, *, callbacks=(), resume=None, max_steps=-1):
@@ -107,32 +93,28 @@ def uninterrupted(request, tmp_path_factory):
 
 
 # 3 and 9 are in the middle of an epoch and of a logging window, 6 is the end of an epoch, 5 was not to be saved.
-@pytest.mark.parametrize("step", [3, 5, 6, 9])
-def test_resumed_run_ends_like_the_uninterrupted_one(tmp_path, uninterrupted, step):
-    kind, _, whole, _, whole_log, _ = uninterrupted
+@pytest.mark.parametrize(("step", "num_batches_left"), [(3, 16), (5, 12), (6, 11), (9, 5)])
+def test_resumed_run_sees_the_remaining_rows_and_ends_like_the_uninterrupted_one(
+    tmp_path, uninterrupted, step, num_batches_left
+):
+    kind, _, whole, whole_rows, whole_log, _ = uninterrupted
     stop = StopAfter(step)
     first, _, _, _ = run(tmp_path, kind, callbacks=[stop])
     assert stop.step == step
     assert first.state.global_step == step
     point = resolve_resume_point(setting=True, output_dir=tmp_path)
     assert point.manifest.step == step
-    second, _, log, _ = run(tmp_path, kind, resume=point)
+    second, rows, log, _ = run(tmp_path, kind, resume=point)
     assert second.state.global_step == 12
     expected, found = weights(whole.model), weights(second.model)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert log == whole_log
     assert second.meter.mean_loss == whole.meter.mean_loss
-
-
-def test_resumed_run_sees_the_remaining_rows_in_order(tmp_path, uninterrupted):
-    kind, _, _, whole_rows, _, _ = uninterrupted
-    run(tmp_path, kind, callbacks=[StopAfter(3)])
-    _, rows, _, _ = run(tmp_path, kind, resume=resolve_resume_point(setting=True, output_dir=tmp_path))
     evaluation = [0, 1, 2, 3, 4]  # the whole evaluation set at once, between the training batches
     expected = [batch for batch in whole_rows if batch != evaluation]
     left = [batch for batch in rows if batch != evaluation]
     assert left == expected[-len(left) :]
-    assert len(left) == 16  # steps 4 to 12: two micro-batches each, one at the end of either epoch
+    assert len(left) == num_batches_left  # two micro-batches a step, one at the end of either epoch
 
 
 def test_a_killed_run_resumes_and_its_log_is_cut_back(tmp_path, uninterrupted):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.tiny.processes import run_processes
-from tests.tiny.runs import tiny_settings, write_dataset, write_model
+from tests.tiny.runs import tiny_settings, write_place
 from tunesmith.config import load_config
 from tunesmith.errors import CheckpointError
 from tunesmith.training.monitoring.log import LOG_FILE, read_log
@@ -16,10 +16,7 @@ from tunesmith.training.run import run_training
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("stream")
-    write_model(path / "model", attention_dropout=0.1)
-    write_dataset(path / "data", num_rows=40)
-    return path
+    return write_place(tmp_path_factory.mktemp("stream"), num_rows=40, attention_dropout=0.1)
 
 
 def settings_of(folder, out, **settings):
@@ -57,9 +54,9 @@ def losses_of(result):
 def test_a_resumed_run_goes_on_with_the_very_next_batch(folder, request, settings):
     name = request.node.callspec.id
     whole = run(folder, f"whole-{name}", **settings)
-    part = run(folder, f"part-{name}", **settings)
+    part = shutil.copytree(whole.output_dir, folder / f"part-{name}")
     for step in (10, 14):
-        shutil.rmtree(part.output_dir / f"checkpoint-{step}")  # as if it had been stopped after step 5
+        shutil.rmtree(part / f"checkpoint-{step}")  # as if it had been stopped after step 5
     resumed = run(folder, f"part-{name}", **settings, resume_from_checkpoint=True)
     assert resumed.state.global_step == 14
     assert losses_of(resumed)[-9:] == losses_of(whole)[-9:]

@@ -8,7 +8,7 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 import pytest
 import torch
 
-from tests.tiny.runs import tiny_run, write_dataset, write_model
+from tests.tiny.runs import tiny_run, write_place
 
 
 def pytest_addoption(parser):
@@ -44,10 +44,7 @@ def two_gpus(gpu):
 @pytest.fixture(scope="session")
 def place(tmp_path_factory):
     """A toy model and its data on disk."""
-    folder = tmp_path_factory.mktemp("gpu")
-    write_model(folder / "model")
-    write_dataset(folder / "data")
-    return folder
+    return write_place(tmp_path_factory.mktemp("gpu"))
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.tiny.models import tiny_model
-from tests.tiny.tokenizers import byte_level_tokenizer
+from tests.tiny.runs import write_model
 from tunesmith.cli.main import main
 from tunesmith.config import load_config, parse_command_line
 from tunesmith.data.chat.catalog import find_entry
@@ -19,10 +18,7 @@ HAN = re.compile(r"[\u4e00-\u9fff]")
 
 @pytest.fixture(scope="module")
 def toy_model(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("toy")
-    tiny_model().save_pretrained(folder)
-    byte_level_tokenizer(chat_template=find_entry("chatml").source).save_pretrained(folder)
-    return folder
+    return write_model(tmp_path_factory.mktemp("toy"), chat_template=find_entry("chatml").source)
 
 
 def test_there_are_recipes():
@@ -43,7 +39,7 @@ def test_a_recipe_runs(name, toy_model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # where no data and no model lie
     out = tmp_path / "out"
     words = ["train", name, f"model_name_or_path={toy_model}", f"output_dir={out}", "max_steps=2", "logging_steps=1"]
-    assert main([*words, "use_cpu=true", "dataloader_num_workers=0"]) == 0
+    assert main([*words, "max_samples=20", "use_cpu=true", "dataloader_num_workers=0"]) == 0
     log = [json.loads(line) for line in (out / "trainer_log.jsonl").read_text(encoding="utf-8").splitlines()]
     losses = [line["loss"] for line in log if line.get("loss") is not None]
     assert len(losses) == 2

@@ -17,6 +17,7 @@ from tunesmith.objectives.base import Objective
 from tunesmith.objectives.next_token import NextTokenObjective
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.arguments import OneDeviceArguments
+from tunesmith.training.callbacks.interruption import Interruption
 from tunesmith.training.checkpoints import RowOrder
 from tunesmith.training.trainer import ObjectiveTrainer
 from tunesmith.training.trainer_plan import TrainerPlan
@@ -90,6 +91,19 @@ def tiny_trainer(
         data_collator=collator or build_collator(layout, pad_token_id=417),
         callbacks=list(callbacks),
     )
+
+
+class StopAfter(Interruption):
+    """Interrupts a run after a step, as a signal would."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(agree=lambda asked: asked)
+        self.stop_step = step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == self.stop_step:
+            self.request()
+        super().on_step_end(args, state, control, **kwargs)
 
 
 def weights(model: nn.Module) -> dict[str, torch.Tensor]:

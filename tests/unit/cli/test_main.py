@@ -222,15 +222,17 @@ def test_quick_commands_load_nothing_heavy_and_take_less_than_half_a_second(tmp_
         f"loaded = [name for name in {HEAVY!r} if name in sys.modules]; "
         "print('LOADED', loaded, 'SECONDS', time.process_time())"
     )
-    seconds = []
+    seconds = 1.0
     for _ in range(3):
         finished = subprocess.run(
             [sys.executable, "-c", script, *words], capture_output=True, text=True, check=True, env=os.environ
         )
         summary = finished.stdout.splitlines()[-1]
         assert summary.startswith("LOADED [] ")
-        seconds.append(float(summary.split()[-1]))  # of the processor: others may be busy on this machine
-    assert min(seconds) < 0.5
+        seconds = float(summary.split()[-1])  # of the processor: others may be busy on this machine
+        if seconds < 0.5:
+            break
+    assert seconds < 0.5
 
 
 @pytest.mark.processes

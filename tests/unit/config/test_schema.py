@@ -1,13 +1,21 @@
 import jsonschema
 import pytest
 
+from tunesmith.config.objective import STAGES
 from tunesmith.config.schema import build_schema
 
 
 @pytest.fixture(scope="module")
 def validator():
-    jsonschema.Draft202012Validator.check_schema(build_schema())
     return jsonschema.Draft202012Validator(build_schema())
+
+
+def test_it_is_a_schema():
+    schema = build_schema()
+    first, *others = (f"{stage}_args" for stage in STAGES)
+    for name in others:  # one of them is enough: each names every setting again
+        assert schema["properties"].pop(name)["properties"] == schema["properties"][first]["properties"]
+    jsonschema.Draft202012Validator.check_schema(schema)
 
 
 def test_a_good_file_fits(validator):

@@ -2,25 +2,18 @@ import json
 
 import numpy as np
 import pytest
-import torch
 
-from tests.tiny.models import tiny_model
-from tests.tiny.runs import write_model
-from tests.tiny.tokenizers import byte_level_tokenizer
+from tests.tiny.runs import write_reward_model
 from tunesmith.config import load_config
 from tunesmith.errors import DataError
 from tunesmith.evaluation.scores import resolve_score_rows, score_rows
 from tunesmith.inference.reward import load_reward_scorer
-from tunesmith.models.reward import build_reward_model
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A reward model on disk."""
-    place = write_model(tmp_path_factory.mktemp("reward") / "model")
-    torch.manual_seed(1)
-    build_reward_model(tiny_model("llama"), byte_level_tokenizer()).save_pretrained(place)
-    return place
+    return write_reward_model(tmp_path_factory.mktemp("reward") / "model")
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from tests.tiny.models import tiny_model
-from tests.tiny.runs import tiny_run, write_dataset, write_model
+from tests.tiny.runs import tiny_run, write_place
 from tunesmith.config import load_config
 from tunesmith.errors import ConfigError, ModelError
 from tunesmith.export import compression
@@ -19,10 +19,7 @@ pytest.importorskip("torchao")
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("compression")
-    write_model(folder / "model")
-    write_dataset(folder / "data", num_rows=8)
-    return folder
+    return write_place(tmp_path_factory.mktemp("compression"), num_rows=8)
 
 
 def export(out, **settings):

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.tiny.models import tiny_model
+from tests.tiny.runs import write_model
 from tests.tiny.tokenizers import byte_level_tokenizer
 from tunesmith.config import RunConfig, load_config
 from tunesmith.data.chat import resolve_template
@@ -22,8 +23,9 @@ PROBE = torch.tensor([[11, 12, 13, 14, 15, 16, 17, 18]])
 
 
 def save_base(folder: Path, dtype: torch.dtype = torch.float32, family: str = "llama") -> Path:
-    tiny_model(family, eos_token_id=2).to(dtype).save_pretrained(folder)
-    byte_level_tokenizer().save_pretrained(folder)
+    write_model(folder, family, chat_template=None)
+    if dtype != torch.float32:
+        AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).save_pretrained(folder)
     return folder
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.tiny.models import tiny_model
-from tests.tiny.runs import CHATML
+from tests.tiny.runs import CHATML, write_model
 from tests.tiny.tokenizers import byte_level_tokenizer
 from tunesmith.config import load_config
 from tunesmith.inference.load import load_generator, load_run_tokenizer
@@ -19,10 +18,7 @@ def write_adapter(folder, *, template=None):
 
 @pytest.fixture
 def base(tmp_path):
-    folder = tmp_path / "base"
-    tiny_model("llama").save_pretrained(folder)
-    byte_level_tokenizer(chat_template=CHATML).save_pretrained(folder)
-    return folder
+    return write_model(tmp_path / "base")
 
 
 @pytest.fixture

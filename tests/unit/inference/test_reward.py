@@ -2,22 +2,17 @@ import numpy as np
 import pytest
 import torch
 
-from tests.tiny.models import tiny_model
-from tests.tiny.runs import write_model
+from tests.tiny.runs import write_model, write_reward_model
 from tests.tiny.tokenizers import byte_level_tokenizer
 from tunesmith.config import load_config
 from tunesmith.errors import ModelError
 from tunesmith.inference.reward import load_reward_scorer
-from tunesmith.models.reward import build_reward_model
 
 
 @pytest.fixture
 def folder(tmp_path):
     """A reward model on disk."""
-    place = write_model(tmp_path / "model")
-    torch.manual_seed(1)
-    build_reward_model(tiny_model("llama"), byte_level_tokenizer()).save_pretrained(place)
-    return place
+    return write_reward_model(tmp_path / "model")
 
 
 def load(folder, **settings):

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny.models import tiny_model
-from tests.tiny.tokenizers import byte_level_tokenizer
+from tests.tiny.runs import write_model
 from tests.unit.models.gguf_files import write_gguf as write_gguf  # noqa: PLC0414 - a fixture
 from tunesmith.config import RunConfig, load_config
 
@@ -36,7 +35,4 @@ def run_config(tmp_path):
 @pytest.fixture
 def model_folder(tmp_path) -> Path:
     """A toy Llama with its tokenizer, saved the way Hugging Face saves models."""
-    folder = tmp_path / "toy-llama"
-    tiny_model("llama").save_pretrained(folder)
-    byte_level_tokenizer(chat_template="{{ messages }}").save_pretrained(folder)
-    return folder
+    return write_model(tmp_path / "toy-llama", chat_template="{{ messages }}")

@@ -10,6 +10,7 @@ from transformers import T5Config
 from transformers.models.auto import CONFIG_MAPPING
 
 from tests.tiny.models import tiny_model
+from tests.tiny.runs import write_model
 from tests.tiny.tokenizers import byte_level_tokenizer
 from tunesmith.errors import ModelError
 from tunesmith.models import LoadedModel, load_base_config, load_model, load_tokenizer, resolve_attention
@@ -195,8 +196,7 @@ def test_the_family_of_a_gguf_file_is_read_from_it(run_config, write_gguf):
 
 @pytest.mark.parametrize("kept_bytes", [0, 5, 2000, -10])
 def test_a_weight_file_that_was_cut_off_is_named(kept_bytes, run_config, tmp_path):
-    tiny_model("llama").save_pretrained(tmp_path)
-    byte_level_tokenizer().save_pretrained(tmp_path)
+    write_model(tmp_path)
     file = tmp_path / "model.safetensors"
     file.write_bytes(file.read_bytes()[:kept_bytes])
     with pytest.raises(ModelError, match=rf"model_name_or_path: {file} is damaged .*copy it again"):

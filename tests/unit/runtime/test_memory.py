@@ -130,7 +130,7 @@ def touch():
     blocks = [numpy.ones(20 * 2**17) for _ in range(4)]  # 20 MiB each
 touch()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(20):
+for _ in range(8):
     touch()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """

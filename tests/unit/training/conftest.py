@@ -2,17 +2,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.tiny.runs import tiny_run, write_dataset, write_model
+from tests.tiny.runs import tiny_run, write_place
 from tunesmith.training.run import prepare_parts
 
 
 @pytest.fixture(scope="session")
 def toy_place(tmp_path_factory):
     """A folder with a toy model and data set."""
-    folder = tmp_path_factory.mktemp("toy")
-    write_model(folder / "model")
-    write_dataset(folder / "data")
-    return folder
+    return write_place(tmp_path_factory.mktemp("toy"))
 
 
 @pytest.fixture

@@ -1,23 +1,22 @@
 """A process that is killed in the middle of writing a checkpoint leaves a folder that can be resumed."""
 
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.tiny.training import tiny_trainer, uneven_rows
 from tunesmith.training.resume import resolve_resume_point
 
-_ROOT = Path(__file__).parents[3]
+
+def build_trainer(folder):
+    return tiny_trainer(folder, uneven_rows(16), save_strategy="steps", save_steps=2)
 
 
 def train_and_die(folder):
     """Train with a checkpoint every two steps, and die while the one of step 4 is being written."""
-    from tests.tiny.training import tiny_trainer, uneven_rows
-
-    trainer = tiny_trainer(Path(folder), uneven_rows(16), save_strategy="steps", save_steps=2)
+    trainer = build_trainer(folder)
     right = trainer._save_optimizer_and_scheduler
 
     def die(output_dir):
@@ -31,19 +30,16 @@ def train_and_die(folder):
 
 @pytest.mark.processes
 def test_a_kill_while_saving_leaves_the_last_whole_checkpoint(tmp_path):
-    code = f"from tests.unit.training.test_kill import train_and_die; train_and_die({str(tmp_path)!r})"
-    path = os.pathsep.join([str(_ROOT), str(_ROOT / "src")])
-    finished = subprocess.run(
-        [sys.executable, "-c", code], cwd=_ROOT, env={**os.environ, "PYTHONPATH": path}, check=False
-    )
-    assert finished.returncode == -signal.SIGKILL
+    # A copy of this process: a new one would import everything again, which takes longer than the training.
+    process = multiprocessing.get_context("fork").Process(target=train_and_die, args=(tmp_path,))
+    process.start()
+    process.join(timeout=120)
+    assert process.exitcode == -signal.SIGKILL
     assert (tmp_path / ".checkpoint-4.incomplete").is_dir()
     point = resolve_resume_point(setting=True, output_dir=tmp_path)
     assert point.manifest.step == 2
 
-    from tests.tiny.training import tiny_trainer, uneven_rows
-
-    trainer = tiny_trainer(tmp_path, uneven_rows(16), save_strategy="steps", save_steps=2)
+    trainer = build_trainer(tmp_path)
     trainer.restore(point)
     trainer.train(resume_from_checkpoint=str(point.path))
     assert trainer.state.global_step == 8

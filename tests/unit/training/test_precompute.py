@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.tiny.processes import run_processes
-from tests.tiny.runs import tiny_run, write_dataset, write_model
+from tests.tiny.runs import tiny_run, write_model, write_place
 from tests.tiny.training import largest_difference, weights
 from tunesmith.runtime.ranks import Ranks, current_ranks
 from tunesmith.training import precompute
@@ -21,9 +21,7 @@ from tunesmith.training.run import prepare_parts, run_training
 
 @pytest.fixture
 def folder(tmp_path):
-    write_model(tmp_path / "model")
-    write_dataset(tmp_path / "data", num_rows=10)
-    return tmp_path
+    return write_place(tmp_path, num_rows=10)
 
 
 @pytest.fixture

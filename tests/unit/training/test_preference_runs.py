@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from tests.tiny.runs import tiny_run, write_dataset, write_model
+from tests.tiny.runs import tiny_run, write_place
 from tunesmith.errors import ConfigError, DataError, TrainingError
 from tunesmith.training.monitoring.log import LOG_FILE, read_log
 from tunesmith.training.plan import render_plan
@@ -15,10 +15,7 @@ from tunesmith.training.run import prepare_parts, run_training
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    write_model(folder / "model", attention_dropout=0.3)
-    write_dataset(folder / "data")
-    return folder
+    return write_place(tmp_path_factory.mktemp("run"), attention_dropout=0.3)
 
 
 def run(place, out, **settings):

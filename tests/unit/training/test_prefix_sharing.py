@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.tiny.runs import tiny_run, write_dataset, write_model
+from tests.tiny.runs import tiny_run, write_place
 from tunesmith.errors import ConfigError, ModelError
 from tunesmith.models import attention
 from tunesmith.training import prefix_sharing, reference, run
@@ -15,10 +15,7 @@ from tunesmith.training.run import prepare_parts, run_training
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    place = tmp_path_factory.mktemp("run")
-    write_model(place / "model")
-    write_dataset(place / "data", num_rows=12)
-    return place
+    return write_place(tmp_path_factory.mktemp("run"), num_rows=12)
 
 
 def prepare(folder, **settings):
@@ -120,8 +117,7 @@ def test_a_run_with_flex_attention_learns_what_one_with_segments_learns(folder, 
         torch.testing.assert_close(found[name], value, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("stage", ["dpo", "rm"])
-@pytest.mark.parametrize("packing", [False, True])
+@pytest.mark.parametrize(("stage", "packing"), [("dpo", False), ("rm", True)])
 def test_a_run_learns_the_same_with_shared_prompts(folder, tmp_path, stage, packing):
     def train(name, **settings):
         values = {"stage": stage, "dataset": "pairs", "output_dir": str(tmp_path / name), "packing": packing}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.tiny.models import tiny_model
-from tests.tiny.runs import tiny_run, write_dataset, write_model
+from tests.tiny.runs import tiny_run, write_model, write_place
 from tests.tiny.tokenizers import metaspace_tokenizer
 from tunesmith.errors import ModelError
 from tunesmith.training.assembly import assemble_trainer
@@ -16,9 +16,7 @@ from tunesmith.training.run import prepare_parts, run_training
 
 @pytest.fixture
 def folder(tmp_path):
-    write_model(tmp_path / "model")
-    write_dataset(tmp_path / "data")
-    return tmp_path
+    return write_place(tmp_path)
 
 
 def prepare(folder, **settings):
@@ -152,7 +150,7 @@ def test_a_resumed_run_is_measured_from_where_the_whole_run_began(folder):
         return run_training(tiny_run(folder, **{**values, **settings})).trainer.model.state_dict()
 
     whole = train("whole")
-    train("parts")
+    shutil.copytree(folder / "whole", folder / "parts")
     resumed = train("parts", resume_from_checkpoint=str(folder / "parts" / "checkpoint-2"))
     for name, value in whole.items():
         torch.testing.assert_close(resumed[name], value, atol=1e-6, rtol=1e-5)

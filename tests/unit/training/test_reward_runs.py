@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.tiny.runs import tiny_run, write_dataset, write_model
+from tests.tiny.runs import tiny_run, write_place
 from tunesmith.training.run import prepare_parts, run_training
 
 _ROOT = Path(__file__).parents[3]
@@ -17,9 +18,7 @@ _ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def folder(tmp_path):
-    write_model(tmp_path / "model")
-    write_dataset(tmp_path / "data", num_rows=12)
-    return tmp_path
+    return write_place(tmp_path, num_rows=12)
 
 
 def train(folder, **settings):
@@ -80,11 +79,9 @@ def test_the_padding_token_of_the_run_ends_no_text(folder):
 
 
 def test_a_run_goes_on_where_it_stopped(folder):
-    whole = train(folder, output_dir=str(folder / "whole"), save_strategy="no")
-    train(folder, output_dir=str(folder / "parts"), max_steps=4, save_steps=2)
-    resumed = train(
-        folder, output_dir=str(folder / "parts"), resume_from_checkpoint=str(folder / "parts" / "checkpoint-2")
-    )
+    whole = train(folder, output_dir=str(folder / "whole"), save_steps=2)
+    parts = shutil.copytree(folder / "whole", folder / "parts")
+    resumed = train(folder, output_dir=str(parts), resume_from_checkpoint=str(parts / "checkpoint-2"))
     expected = whole.trainer.model.state_dict()
     for name, value in resumed.trainer.model.state_dict().items():
         torch.testing.assert_close(value, expected[name], atol=1e-6, rtol=1e-5)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.tiny.runs import tiny_run, write_dataset, write_model
+from tests.tiny.runs import tiny_run, write_place
 from tunesmith.models import checkpointing
 from tunesmith.training.assembly import build_run_collator
 from tunesmith.training.io.token_batches import find_token_batches
@@ -13,10 +13,7 @@ from tunesmith.training.run import prepare_parts
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    place = tmp_path_factory.mktemp("run")
-    write_model(place / "model")
-    write_dataset(place / "data", num_rows=12)
-    return place
+    return write_place(tmp_path_factory.mktemp("run"), num_rows=12)
 
 
 def prepare(folder, **settings):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from tests.tiny.runs import tiny_run, write_dataset, write_model
+from tests.tiny.runs import tiny_run, write_dataset, write_model, write_place
 from tests.tiny.training import weights
 from tunesmith.config import load_config
 from tunesmith.errors import CheckpointError, ConfigError, DataError, TrainingError
@@ -19,10 +19,7 @@ from tunesmith.training.run import run_training, train
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    write_model(folder / "model")
-    write_dataset(folder / "data")
-    return folder
+    return write_place(tmp_path_factory.mktemp("run"))
 
 
 def test_a_run_leaves_everything_in_its_folder(place, tmp_path):
@@ -102,6 +99,7 @@ def test_the_saved_configuration_runs_again_to_the_same_weights(place, tmp_path)
     ],
     ids=",".join,
 )
+@pytest.mark.no_cover  # other tests meet the same lines
 def test_kinds_of_runs_learn(place, tmp_path, settings):
     lora = {} if settings.get("finetuning_type", "lora") == "lora" else {"lora_rank": None}
     chosen = {"num_train_epochs": 3, "logging_steps": 1, "save_strategy": "no", **settings, **lora}
@@ -178,11 +176,18 @@ class TerminateAtTwo(TrainerCallback):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
+INTERRUPTED = {"num_train_epochs": 1, "logging_steps": 1, "lora_dropout": 0.2}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(place, tmp_path_factory):
+    return run_training(tiny_run(place, output_dir=str(tmp_path_factory.mktemp("whole")), **INTERRUPTED))
+
+
 @pytest.mark.parametrize("callback", [InterruptAtTwo, TerminateAtTwo])
-def test_an_interrupted_run_saves_draws_and_can_go_on(place, tmp_path, caplog, callback):
-    settings = {"num_train_epochs": 1, "logging_steps": 1, "plot_loss": True, "lora_dropout": 0.2}
+def test_an_interrupted_run_saves_draws_and_can_go_on(place, uninterrupted, tmp_path, caplog, callback):
+    settings, whole = {**INTERRUPTED, "plot_loss": True}, uninterrupted
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    whole = run_training(tiny_run(place, output_dir=str(tmp_path / "whole"), **settings))
     name = f"{callback.__module__}:{callback.__name__}"
     stopped = run_training(tiny_run(place, output_dir=str(tmp_path / "parts"), callbacks=name, **settings))
     assert stopped.is_interrupted
@@ -198,7 +203,7 @@ def test_an_interrupted_run_saves_draws_and_can_go_on(place, tmp_path, caplog, c
     kept = ("current_steps", "loss", "lr", "grad_norm", "epoch", "total_tokens")
     logs = [
         [{key: line[key] for key in kept} for line in lines_of(run / "trainer_log.jsonl")]
-        for run in (tmp_path / "whole", parts)
+        for run in (whole.output_dir, parts)
     ]
     assert logs[0] == logs[1]
     assert resumed.metrics["train_loss"] == whole.metrics["train_loss"]

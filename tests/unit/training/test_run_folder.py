@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.tiny.runs import tiny_run, write_dataset, write_model
+from tests.tiny.runs import tiny_run, write_place
 from tunesmith.errors import CheckpointError, ConfigError
 from tunesmith.runtime.folder_lock import LOCK_FILE, hold_folder
 from tunesmith.training.run import run_training
@@ -14,10 +14,7 @@ from tunesmith.training.run import run_training
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    write_model(folder / "model")
-    write_dataset(folder / "data")
-    return folder
+    return write_place(tmp_path_factory.mktemp("run"))
 
 
 def test_a_second_run_in_a_folder_in_use_is_refused_before_it_writes(place, tmp_path):

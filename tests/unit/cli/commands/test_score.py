@@ -3,23 +3,16 @@
 import json
 
 import pytest
-import torch
 
-from tests.tiny.models import tiny_model
-from tests.tiny.tokenizers import byte_level_tokenizer
-from tests.unit.cli.toy import save_toy_model
+from tests.unit.cli.toy import save_toy_model, save_toy_reward_model
 from tunesmith.cli.main import main
 from tunesmith.evaluation import scores
 from tunesmith.inference import reward
-from tunesmith.models.reward import build_reward_model
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    place = save_toy_model(tmp_path_factory.mktemp("reward"))
-    torch.manual_seed(1)
-    build_reward_model(tiny_model("llama"), byte_level_tokenizer()).save_pretrained(place)
-    return place
+    return save_toy_reward_model(tmp_path_factory.mktemp("reward"))
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Random conversations and the settings that the chat tests share."""
 
+from functools import cache
+
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
@@ -46,6 +48,12 @@ def tokenizer_of(kind: str, *, with_markers: bool = True) -> PreTrainedTokenizer
     if with_markers:
         tokenizer.add_special_tokens({"extra_special_tokens": list(MARKERS)})
     return tokenizer
+
+
+@cache
+def shared_tokenizer(kind: str) -> PreTrainedTokenizerFast:
+    """That of `tokenizer_of`, for tests that leave it as it is."""
+    return tokenizer_of(kind)
 
 
 def template_of(

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.unit.data.chat.conversations import DISTINCT_NAMES, NAMES, talk, template_of, tokenizer_of
+from tests.unit.data.chat.conversations import DISTINCT_NAMES, NAMES, shared_tokenizer, talk, template_of
 from tunesmith.data.chat.catalog import ENTRIES, find_entry, find_saved_entry, find_twin, template_names
 
 WIRE = {
@@ -33,7 +33,7 @@ WIRE = {
 
 @pytest.mark.parametrize("name", WIRE)
 def test_template_prints_its_wire_text(name):
-    template = template_of(name, tokenizer_of("metaspace"))
+    template = template_of(name, shared_tokenizer("metaspace"))
     text = "".join(segment.text for segment in template.render_segments(talk("Q", "A", system="SYS"))[0])
     assert text == WIRE[name]
 
@@ -55,12 +55,12 @@ def test_template_prints_its_wire_text(name):
     ],
 )
 def test_template_has_its_own_system_text_when_none_is_given(name, beginning):
-    assert template_of(name, tokenizer_of("byte_level")).render_prompt(talk("Q").messages).startswith(beginning)
+    assert template_of(name, shared_tokenizer("byte_level")).render_prompt(talk("Q").messages).startswith(beginning)
 
 
 @pytest.mark.parametrize("name", DISTINCT_NAMES)
 def test_history_is_rewritten_exactly_where_the_entry_says_so(name):
-    template = template_of(name, tokenizer_of("metaspace"))
+    template = template_of(name, shared_tokenizer("metaspace"))
     answered = template.render_prompt(talk("Q", "A").messages, add_generation_prompt=False)
     continued = template.render_prompt(talk("Q", "A", "R", "B").messages, add_generation_prompt=False)
     assert continued.startswith(answered.rstrip()) is not template.rewrites_history

@@ -146,6 +146,10 @@ def test_a_user_without_a_home_is_told_to_name_a_folder(monkeypatch, tmp_path):
         resolve_cache_dir(None)
 
 
+# Copies of this process: new ones would import everything again, which takes longer than what they do.
+PROCESSES = multiprocessing.get_context("fork")
+
+
 def slow_write(writer):
     writer.write(chunk([5, 6]))
     time.sleep(1)
@@ -157,17 +161,16 @@ def obtain_in_process(folder, rank, answers):
     answers.put((rank, rows.metadata["writer"]))
 
 
-def start(context, *args):
-    process = context.Process(target=obtain_in_process, args=args)
+def start(*args):
+    process = PROCESSES.Process(target=obtain_in_process, args=args)
     process.start()
     return process
 
 
 @pytest.mark.processes
 def test_of_three_ranks_one_writes_and_all_read_its_file(tmp_path):
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
-    processes = [start(context, tmp_path, rank, answers) for rank in (2, 1, 0)]
+    answers = PROCESSES.Queue()
+    processes = [start(tmp_path, rank, answers) for rank in (2, 1, 0)]
     results = dict(answers.get(timeout=60) for _ in processes)
     for process in processes:
         process.join(timeout=10)
@@ -178,9 +181,8 @@ def test_of_three_ranks_one_writes_and_all_read_its_file(tmp_path):
 
 @pytest.mark.processes
 def test_a_waiting_process_takes_over_when_the_writer_is_killed(tmp_path):
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
-    first = start(context, tmp_path, 0, answers)
+    answers = PROCESSES.Queue()
+    first = start(tmp_path, 0, answers)
     deadline = time.monotonic() + 60
     while not (tmp_path / "key.lock").exists() and time.monotonic() < deadline:
         time.sleep(0.01)

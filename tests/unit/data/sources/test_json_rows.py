@@ -10,12 +10,13 @@ from tunesmith.data.sources.problems import UnreadableValue
 from tunesmith.data.sources.rows import read_file
 from tunesmith.errors import DataError
 
+TEXT = st.text(max_size=8)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=10,
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
 )
-ROWS = st.lists(st.dictionaries(st.text(), JSON, max_size=4), max_size=6)
+ROWS = st.lists(st.dictionaries(TEXT, JSON, max_size=3), max_size=4)
 
 
 def values(path):

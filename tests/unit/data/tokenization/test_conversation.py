@@ -1,5 +1,6 @@
 import pickle
 import re
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -44,12 +45,14 @@ def learnt(tokenizer, row):
     return [tokenizer.decode(row.input_ids[start:end]) for start, end in spans_of(row)]
 
 
-@pytest.mark.parametrize("kind", ["byte_level", "metaspace"])
-@pytest.mark.parametrize("name", DISTINCT_NAMES)
+# Each template with one of the kinds: of a few texts, the contract of templates sees that they hold with both.
+# Counting the lines of rendering takes ten times as long as rendering; other tests here meet the same lines.
+@pytest.mark.no_cover
+@pytest.mark.parametrize(("name", "kind"), zip(DISTINCT_NAMES, cycle(["byte_level", "metaspace"]), strict=False))
 def test_labels_are_exactly_answers_and_end_markers_and_prompts_are_what_serving_sends(name, kind):
     tokenizer, template, encoder = make(name, kind, allow_special_tokens=True)
 
-    @limits(max_examples=4 if kind == "byte_level" else 3, deadline=None)
+    @limits(max_examples=4, deadline=None)
     @given(conversations(texts))
     def holds(conversation):
         (rows,) = encoder.encode([conversation])
@@ -67,6 +70,7 @@ def test_labels_are_exactly_answers_and_end_markers_and_prompts_are_what_serving
     holds()
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", DISTINCT_NAMES)
 def test_the_start_token_stands_once_where_the_tokenizer_puts_one(name):
     tokenizer = start_token_first(tokenizer_of("metaspace"))
@@ -229,16 +233,20 @@ def test_each_kind_of_tokenizer_gets_the_fastest_way_that_is_right():
     assert isinstance(make("chatml", "metaspace")[2]._pieces.inner, TogetherEncoder)
 
 
-@limits(max_examples=60, deadline=None)
-@given(conversations(texts))
-def test_many_conversations_at_once_come_out_as_one_by_one(conversation):
+def test_many_conversations_at_once_come_out_as_one_by_one():
     _, _, encoder = make("chatml")
     other = talk("One more", "here")
-    together = encoder.encode([other, conversation, other])
-    apart = [encoder.encode([one])[0] for one in (other, conversation, other)]
-    for left, right in zip(together, apart, strict=True):
-        np.testing.assert_array_equal(left[0].input_ids, right[0].input_ids)
-        np.testing.assert_array_equal(left[0].trained_spans, right[0].trained_spans)
+
+    @limits(max_examples=60, deadline=None)
+    @given(conversations(texts))
+    def holds(conversation):
+        together = encoder.encode([other, conversation, other])
+        apart = [encoder.encode([one])[0] for one in (other, conversation, other)]
+        for left, right in zip(together, apart, strict=True):
+            np.testing.assert_array_equal(left[0].input_ids, right[0].input_ids)
+            np.testing.assert_array_equal(left[0].trained_spans, right[0].trained_spans)
+
+    holds()
 
 
 def test_end_marker_that_is_no_token_is_learnt_as_text():

@@ -32,6 +32,7 @@ def test_ids_are_those_of_the_whole_text_however_often_it_came(tokenizer):
     assert remembering(pickle.loads(pickle.dumps(cached)), TEXTS) == expected
 
 
+@pytest.mark.no_cover  # the test above meets the same lines
 @pytest.mark.parametrize("name", ["gemma3", "llama2", "llama3", "qwen3"])
 def test_real_tokenizers_give_the_same_ids(name, assets):
     tokenizer = AutoTokenizer.from_pretrained(assets / "tokenizers" / name)
@@ -41,7 +42,7 @@ def test_real_tokenizers_give_the_same_ids(name, assets):
     texts = [row["instruction"] + "\n" + row["output"] for row in rows]
     assert remembering(cached, texts) == plain(tokenizer, texts)
 
-    @limits(max_examples=150, deadline=None)
+    @limits(max_examples=100, deadline=None)
     @given(st.lists(NASTY | st.text(max_size=20) | specials, max_size=8).map("".join))
     def check(text):
         assert remembering(cached, [text]) == plain(tokenizer, [text])

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.data.chat.conversations import conversations, talk, texts
 from tests.unit.data.tokenization.test_conversation import learnt, make, spans_of
 from tunesmith.data.records import Conversation, Dropped, Message
+from tunesmith.data.tokenization import EncodingOptions, build_encoder
 from tunesmith.data.tokenization.truncation import share_budget, whole_characters
 
 TOO_LONG = Dropped("longer than cutoff_len even when cut")
@@ -182,20 +184,30 @@ SHAPE = re.compile(
 plain = st.text(alphabet="ab 1.é🙂\n", max_size=25)
 
 
+@pytest.fixture(scope="module")
+def chatml():
+    tokenizer, template, _ = make("chatml")
+    return tokenizer, template
+
+
 @limits(max_examples=150, deadline=None)
-@given(conversations(plain), st.integers(10, 90), st.booleans(), st.booleans())
-def test_cut_rows_keep_the_shape_of_a_conversation(conversation, cutoff, mask_history, packing):
-    tokenizer, rows = encode("chatml", conversation, cutoff, mask_history=mask_history, packing=packing)
+@given(conversations(plain), st.integers(10, 90), st.booleans())
+def test_cut_rows_keep_the_shape_of_a_conversation(chatml, conversation, cutoff, mask_history):
+    tokenizer, template = chatml
+    options = EncodingOptions("sft", cutoff, mask_history=mask_history)
+    rows, packed = (
+        build_encoder(tokenizer, template, replace(options, packing=packing)).encode([conversation])[0]
+        for packing in (False, True)
+    )
     if isinstance(rows, Dropped):
-        assert rows == TOO_LONG
+        assert rows == packed == TOO_LONG
         return
     (row,) = rows
     assert len(row.input_ids) <= cutoff
     assert all(start < end <= len(row.input_ids) for start, end in spans_of(row))
     assert spans_of(row)
     assert SHAPE.fullmatch(tokenizer.decode(row.input_ids)), tokenizer.decode(row.input_ids)
-    _, unpacked = encode("chatml", conversation, cutoff, mask_history=mask_history)
-    assert unpacked[0].input_ids.tolist() == row.input_ids.tolist()
+    assert packed[0].input_ids.tolist() == row.input_ids.tolist()
 
 
 @pytest.mark.parametrize("kind", ["byte_level", "metaspace"])

@@ -59,7 +59,7 @@ def test_units_have_the_words_of_the_whole_text(family):
     def words(text):
         return [word for word, _ in pre_tokenizer.pre_tokenize_str(text)]
 
-    @limits(max_examples=300, deadline=None)
+    @limits(max_examples=120, deadline=None)
     @given(NASTY | st.text(max_size=30))
     @example("a\n/b .\n/c \n\nd\ne  f \n g\t h")
     def check(text):

@@ -38,16 +38,21 @@ def run(place, folder, **settings):
     return run_training(tiny_run(place, output_dir=str(folder), **settings))
 
 
-def test_a_run_finds_its_batch_size_and_learns_the_same(toy_place, tmp_path, caplog):
+@pytest.fixture(scope="module")
+def fixed(toy_place, tmp_path_factory):
+    """A run whose batch size was set."""
+    return run(toy_place, tmp_path_factory.mktemp("fixed"), per_device_train_batch_size=8)
+
+
+def test_a_run_finds_its_batch_size_and_learns_the_same(toy_place, fixed, tmp_path, caplog):
     caplog.set_level("INFO")
     found = run(toy_place, tmp_path / "auto", per_device_train_batch_size="auto")
-    fixed = run(toy_place, tmp_path / "fixed", per_device_train_batch_size=8)
     assert found.trainer.args.per_device_train_batch_size == 8
     assert "Batch size: 8 rows at once, 1 times a step" in caplog.text
     assert found.metrics["train_loss"] == fixed.metrics["train_loss"]
 
 
-def test_what_does_not_fit_is_accumulated(toy_place, tmp_path, monkeypatch):
+def test_what_does_not_fit_is_accumulated(toy_place, fixed, tmp_path, monkeypatch):
     right = batch_size._try_step
 
     def try_step(parts, batch):
@@ -57,7 +62,6 @@ def test_what_does_not_fit_is_accumulated(toy_place, tmp_path, monkeypatch):
 
     monkeypatch.setattr(batch_size, "_try_step", try_step)
     found = run(toy_place, tmp_path / "auto", per_device_train_batch_size="auto")
-    fixed = run(toy_place, tmp_path / "fixed", per_device_train_batch_size=8)
     size = found.trainer.args.per_device_train_batch_size
     assert size < 8
     assert size * found.trainer.args.gradient_accumulation_steps == 8

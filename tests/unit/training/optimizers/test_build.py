@@ -6,7 +6,7 @@ import shutil
 import pytest
 import torch
 
-from tests.tiny.runs import tiny_run, write_dataset, write_model
+from tests.tiny.runs import tiny_run, write_place
 from tunesmith.config.optimizers import OPTIMIZER_INPUTS
 from tunesmith.config.rules.packages import _OPTIMIZERS
 from tunesmith.errors import ModelError
@@ -44,10 +44,7 @@ KINDS = [
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("optimizers")
-    write_model(folder / "model")
-    write_dataset(folder / "data", num_rows=8)
-    return folder
+    return write_place(tmp_path_factory.mktemp("optimizers"), num_rows=8)
 
 
 def run(place, out, **settings):
