@@ -1,6 +1,7 @@
 """The rows that a throughput benchmark trains on: from a file, or made on the spot."""
 
 import json
+import math
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -17,6 +18,9 @@ ANSWER_TOKENS = (2, 9, 12, 26, 107, 258, 360, 397, 509, 595)
 
 _TEMPLATE_TOKENS = 34
 """Of a question and an answer, with the template's own system message."""
+
+_LENGTH_SPREAD = 0.7
+"""Standard deviation of the logarithm of a chat's length."""
 
 # Words that are one token, with the space before them, in the usual vocabularies.
 _WORD_TEXT = """
@@ -76,21 +80,24 @@ def make_rows(count: int, seed: int) -> list[Row]:
 
 
 def make_rows_of_mean(count: int, mean_tokens: int, limit: int, seed: int) -> list[Row]:
-    """Return `count` rows of `mean_tokens` on average, spread evenly over a quarter to seven quarters of it.
+    """Return `count` rows of about `mean_tokens` on average, with the long tail that chats have.
 
-    The chat template's own tokens are counted as `_TEMPLATE_TOKENS`. No row is longer than `limit` tokens, so that
-    nothing is cut off whatever is done about packing.
+    Lengths are log-normal, as in the mix `chats` of `packing_fill`: two of five rows have less than two thirds of
+    the mean, one of forty more than three times as much. The chat template's own tokens are counted as
+    `_TEMPLATE_TOKENS`. No row is longer than `limit` tokens, so that nothing is cut off whatever is done about packing.
     """
     source = random.Random(seed)  # noqa: S311
+    centre = math.log(mean_tokens) - _LENGTH_SPREAD**2 / 2
     rows = []
     for _ in range(count):
-        length = min(round(mean_tokens * source.uniform(0.25, 1.75)), limit) - _TEMPLATE_TOKENS
-        question = min(20, length // 4)
+        length = min(round(source.lognormvariate(centre, _LENGTH_SPREAD)), limit)
+        words = max(length - _TEMPLATE_TOKENS, 2)
+        question = max(1, min(20, words // 4))
         rows.append(
             {
                 "instruction": _make_text(source, question),
                 "input": "",
-                "output": _make_text(source, length - question),
+                "output": _make_text(source, words - question),
             }
         )
     return rows

@@ -15,7 +15,7 @@ LAYOUTS: dict[str, dict[str, object]] = {
         "train_sampling_strategy": "group_by_length",
         "disable_shuffling": False,
     },
-    "packed": {"packing": True},
+    "packed": {"packing": True, "disable_shuffling": False},
 }
 
 

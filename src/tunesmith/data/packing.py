@@ -75,7 +75,8 @@ def best_fit_decreasing(lengths: Sequence[int] | NDArray[np.integer], capacity: 
         capacity: Tokens that a pack may hold.
 
     Returns:
-        Row numbers of each pack. The result depends on the arguments alone.
+        Row numbers of each pack, ascending, and packs by their first row: a run without shuffling goes through the rows
+        about as they stand, not from the longest to the shortest. The result depends on the arguments alone.
     """
     sizes = _checked_lengths(lengths, capacity)
     if not len(sizes):
@@ -104,7 +105,7 @@ def best_fit_decreasing(lengths: Sequence[int] | NDArray[np.integer], capacity: 
         else:
             packs_by_room[room] = [pack]
             insort(rooms, room)
-    return packs
+    return sorted(map(sorted, packs))
 
 
 def concatenate_and_cut(lengths: Sequence[int] | NDArray[np.integer], block: int) -> Packs:

@@ -42,9 +42,16 @@ def test_fills_as_the_textbook_loop_does(lengths):
     assert fills(best_fit_decreasing(lengths, 30)) == fills(slow_best_fit(lengths, 30))
 
 
+def test_packs_follow_the_order_of_their_rows():
+    rng = np.random.default_rng(0)
+    packs = best_fit_decreasing(rng.integers(1, 65, 200), 64)
+    assert [pack[0] for pack in packs] == sorted(min(pack) for pack in packs)
+    assert all(pack == sorted(pack) for pack in packs)
+
+
 def test_each_row_goes_where_it_leaves_the_least_room():
     # 6 | 5 -> packs with room 4 and 5; 4 closes the first, 3 and 2 fill the second
-    assert best_fit_decreasing([3, 6, 2, 5, 4], 10) == [[1, 4], [3, 0, 2]]
+    assert best_fit_decreasing([3, 6, 2, 5, 4], 10) == [[0, 2, 3], [1, 4]]
 
 
 def test_hardly_any_room_is_left_on_a_realistic_length_profile():
