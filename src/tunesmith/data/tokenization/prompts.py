@@ -28,6 +28,7 @@ def encode_prompt(
     prompt = template.render_protected_prompt(messages, tools)
     if MARK in prompt:
         ((ids,),) = build_piece_encoder(tokenizer, probe_rows(template)).encode([[prompt]])
-        return ids.tolist()
+        found: list[int] = ids.tolist()
+        return found
     # The template writes the start token itself; the tokenizer must not put a second one before it.
     return list(tokenizer(prompt, add_special_tokens=False)["input_ids"])
