@@ -108,6 +108,7 @@ class StreamFeed:
         except DataError as error:  # all processes have to stop for it
             raise FeedError(f"{str(error).removesuffix('.')}. The run stops here.") from error
         self.num_made += 1
+        self.pieces.is_filling = False
         return batch
 
     def _open_pieces(self, queue: PieceQueue) -> TakePiece:

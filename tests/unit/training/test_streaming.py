@@ -270,6 +270,20 @@ def test_what_the_device_waits_for_is_seen_in_batches_fetched_ahead(source):
     assert all(taken.waited == 0 for taken in seen[before:])
 
 
+def test_pieces_that_fill_the_first_window_are_not_measured(source):
+    long_windows = replace(source, options=replace(source.options, window_rows=10))  # of four pieces
+    feed = feed_on(long_windows, tunes_workers=True)
+    seen = []
+    feed.pieces._tuner = SimpleNamespace(observe=seen.append)
+    batches = iter(feed)
+    next(batches)
+    assert feed.pieces.position == 4
+    assert seen == []
+    list(islice(batches, 4))
+    assert len(seen) == 4
+    assert all(taken.elapsed >= taken.waited > 0 for taken in seen)
+
+
 def test_batches_of_a_stream_are_pinned_where_that_is_asked_for(source, monkeypatch):
     pinned = []
     monkeypatch.setattr(streaming, "pin_batch", lambda batch: pinned.append(batch) or batch)

@@ -6,7 +6,8 @@ from tunesmith.data.loading.transport import BatchSlots
 from tunesmith.data.streaming.source import StreamSource
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.io.feed import BatchFeed
-from tunesmith.training.io.making import BatchMaker, PieceMaker, RowMarks, take_all
+from tunesmith.training.io.making import BatchMaker, MadeBatch, PieceMaker, RowMarks, take_all
+from tunesmith.training.io.pipe import Plan
 from tunesmith.training.io.settings import LoaderPolicy
 
 
@@ -23,6 +24,18 @@ class PieceFeed(BatchFeed):
         # What is pinned are the batches that are made of pieces.
         policy = replace(policy, pins_memory=False, describe_row=source.describe_row)
         super().__init__(source.encoder, take_all, policy, ranks=ranks)
+        self.is_filling = False
+        """Whether the pieces of the first window are fetched in a row, which says nothing about the rest of the run."""
+
+    def open(self, plan: Plan) -> None:
+        """Begin the pieces of a stream."""
+        self.is_filling = True
+        super().open(plan)
+
+    def _note(self, made: MadeBatch, waited: float) -> None:
+        if self.is_filling:
+            self._handed_over = None  # so that it is not measured
+        super()._note(made, waited)
 
     def _build_maker(self, marks: RowMarks, slots: BatchSlots | None = None) -> BatchMaker:
         return PieceMaker(self.dataset, marks, slots)
