@@ -29,6 +29,9 @@ BATCH = 8
 _FILLING_SECONDS = 1.0
 """For which a fixed setting runs before it is measured: workers start, and the first batches are made ahead."""
 
+_LAUNCH_SHARE = 0.5
+"""Share of a step in which the process is busy with giving the device its work, and fetches nothing."""
+
 _BURSTS = (0.4, 0.4, 0.4, 2.8)
 """Factors of the uneven source: one row in four takes seven times as long as the others."""
 
@@ -101,8 +104,36 @@ class Result:
     prefetch: int
 
 
-def measure(case: Case, policy: LoaderPolicy, seconds: float, settle_seconds: float) -> Result:
-    """Run a model that sleeps, and measure after some time to settle."""
+class Device:
+    """What works for some time and leaves the processor alone, as a GPU does."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.perf_counter() + seconds
+
+    def is_done(self) -> bool:
+        """Return whether it is."""
+        return time.perf_counter() >= self._end
+
+    def idle_seconds(self) -> float:
+        """Return for how long it has had nothing to do."""
+        return max(0.0, time.perf_counter() - self._end)
+
+    def wait(self) -> None:
+        """Return once it is done."""
+        time.sleep(max(0.0, self._end - time.perf_counter()))
+
+
+def measure(case: Case, policy: LoaderPolicy, seconds: float, settle_seconds: float, *, looks_ahead: bool) -> Result:
+    """Run something that takes the time of a model, and measure after some time to settle.
+
+    Args:
+        case: What is fed with what.
+        policy: How.
+        seconds: To measure.
+        settle_seconds: To run before.
+        looks_ahead: Fetch the next batch while the device works, as the trainer does where there is one, once it has
+            all its work. What lasts longer than that is waited for.
+    """
     collator = build_collator("flat", pad_token_id=0)
     source = Source(case)
     batches = ProcessBatches(RandomSampler(len(source)), BATCH, Ranks())
@@ -117,8 +148,13 @@ def measure(case: Case, policy: LoaderPolicy, seconds: float, settle_seconds: fl
             break
         next(iterator)
         waited += time.perf_counter() - started
+        device = Device(case.step_seconds)
+        if looks_ahead:
+            time.sleep(_LAUNCH_SHARE * case.step_seconds)
+            loader.feed.look_ahead(1, device)
+            waited += device.idle_seconds()
+        device.wait()
         count += 1
-        time.sleep(case.step_seconds)
     measured = time.perf_counter() - settled_at
     settings = loader.feed.settings
     loader.feed.close()
@@ -173,7 +209,7 @@ def search(case: Case, options: argparse.Namespace) -> tuple[LoaderSettings, Res
     that tunes itself is.
     """
     looked = {
-        settings: measure(case, LoaderPolicy(start=settings), options.look_seconds, _FILLING_SECONDS)
+        settings: _measure_with(options, case, LoaderPolicy(start=settings), options.look_seconds, _FILLING_SECONDS)
         for settings in _grid(options)
     }
     ranked = sorted(looked, key=lambda settings: -looked[settings].rate)
@@ -197,9 +233,15 @@ def _expected_seconds(options: argparse.Namespace) -> float:
 
 
 def _middle(case: Case, policy: LoaderPolicy, options: argparse.Namespace, settle: float) -> Result:
-    results = [measure(case, policy, options.seconds, settle) for _ in range(options.rounds)]
+    results = [_measure_with(options, case, policy, options.seconds, settle) for _ in range(options.rounds)]
     rate = median(result.rate for result in results)
     return min(results, key=lambda result: abs(result.rate - rate))
+
+
+def _measure_with(
+    options: argparse.Namespace, case: Case, policy: LoaderPolicy, seconds: float, settle: float
+) -> Result:
+    return measure(case, policy, seconds, settle, looks_ahead=not options.synchronous)
 
 
 def _parse_options() -> argparse.Namespace:
@@ -211,6 +253,9 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=1, help="of auto and finalists, of which the median counts")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--prefetch", type=int, nargs="+", default=[2, 8])
+    parser.add_argument(
+        "--synchronous", action="store_true", help="fetch each batch when it is due, as a run on a CPU does"
+    )
     parser.add_argument("--only", help="part of the name of a case")
     parser.add_argument("--output", type=Path, help="JSON file for everything that was measured")
     return parser.parse_args()

@@ -6,12 +6,15 @@ temporary folder (see `benchmarks.rows`), and read by one process without worker
     first batch   from opening the stream to the first batch of 8 rows
     rows          per CPU second, of 20,000: read, shuffled, rendered, tokenized and collated
     resume        from loading the place of a checkpoint to the next batch, early and late in the file
+    waiting       share of the time that something waits which takes as long as a model for each batch, with workers as
+                  the stream finds out by itself, and with fixed numbers of them
 """
 
 import argparse
 import json
 import tempfile
 import time
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from transformers import AutoTokenizer
 
 from benchmarks import machine, rows
 from tunesmith.config import load_config
+from tunesmith.data.batches import Batch
 from tunesmith.data.chat import resolve_template
 from tunesmith.data.collators import build_collator
 from tunesmith.data.preparation import Preparation
@@ -26,6 +30,8 @@ from tunesmith.data.streaming.loader import StreamLoader
 from tunesmith.data.streaming.preparation import open_stream
 from tunesmith.data.streaming.source import StreamSource
 from tunesmith.runtime.ranks import Ranks
+from tunesmith.training.io.settings import LoaderPolicy, LoaderSettings
+from tunesmith.training.streaming import StreamFeed
 
 _BATCH_ROWS = 8
 
@@ -37,6 +43,9 @@ def main() -> None:
     parser.add_argument("--tokenizer", type=Path, required=True, help="folder of a tokenizer that knows <|im_end|>")
     parser.add_argument("--packing", action="store_true")
     parser.add_argument("--buffer-size", type=int, default=16384)
+    parser.add_argument("--step-ms", type=float, nargs="*", default=[4.0], help="of the models that are fed")
+    parser.add_argument("--seconds", type=float, default=8.0, help="for which waiting is measured")
+    parser.add_argument("--settle", type=float, default=15.0, help="what a stream gets before that")
     options = parser.parse_args()
     print(machine.render_machine(machine.describe_machine()))
     with tempfile.TemporaryDirectory(prefix="benchmark-streaming-") as folder:
@@ -102,6 +111,37 @@ def _measure(source: StreamSource, options: argparse.Namespace, size: int) -> No
         other.load(json.loads(state))
         _take(other, 1)
         print(f"resume after {batches:8,} {time.perf_counter() - start:8.2f} s, {len(state):,} bytes of state")
+    for milliseconds in options.step_ms:
+        _measure_waiting(source, milliseconds / 1000, options)
+
+
+def _measure_waiting(source: StreamSource, step_seconds: float, options: argparse.Namespace) -> None:
+    auto = LoaderPolicy(tunes_workers=True, tunes_prefetch=True)
+    policies = {"auto": auto, **{str(number): LoaderPolicy(start=LoaderSettings(number)) for number in (0, 1, 2)}}
+    for name, policy in policies.items():
+        collator = build_collator("flat", pad_token_id=0)
+        feed = StreamFeed(source, collator, policy, batch_size=_BATCH_ROWS, ranks=Ranks(), drop_last=False)
+        batches = iter(feed)
+        _feed(batches, step_seconds, options.settle)
+        waited, taken = _feed(batches, step_seconds, options.seconds)
+        workers = feed.pieces.settings.render()
+        feed.close()
+        print(
+            f"step of {1000 * step_seconds:g} ms, workers {name:<5} {taken / options.seconds:7.1f} batches/s, "
+            f"waiting {waited / options.seconds:6.1%} ({workers})",
+            flush=True,
+        )
+
+
+def _feed(batches: Iterator[Batch], step_seconds: float, seconds: float) -> tuple[float, int]:
+    """Take batches for some time, and return how long was waited for them and how many they were."""
+    waited, taken, end = 0.0, 0, time.perf_counter() + seconds
+    while (start := time.perf_counter()) < end:
+        next(batches)
+        waited += time.perf_counter() - start
+        taken += 1
+        time.sleep(step_seconds)
+    return waited, taken
 
 
 if __name__ == "__main__":
