@@ -31,7 +31,7 @@ def pairs_trainer(folder):
 
 
 def train(folder, where):
-    folder, ranks = Path(folder), current_ranks()
+    ranks = current_ranks()
     evaluated = {"evals": fragile(8, [5]), "eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 2}
     if where == "pairs":
         trainer = pairs_trainer(folder)
@@ -49,13 +49,32 @@ def train(folder, where):
     assert min(sum(process) for process in trainer.meter.phase_seconds.seconds) > 0
 
 
+CASES = {"train": 10, "eval": 5, "pairs": 3}
+"""The row that cannot be read, by where it is."""
+
+
+def train_everywhere(folder):
+    for where in CASES:
+        place = Path(folder) / where
+        place.mkdir(exist_ok=True)
+        train(place, where)
+
+
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory):
+    """Folder of the runs of `train_everywhere`; starting processes takes longer than what they do."""
+    folder = tmp_path_factory.mktemp("two")
+    run_processes("tests.equivalence.test_failing_process:train_everywhere", [str(folder)], timeout_seconds=120)
+    return folder
+
+
 @pytest.mark.slow
 @pytest.mark.processes
-@pytest.mark.parametrize(("where", "row"), [("train", 10), ("eval", 5), ("pairs", 3)])
-def test_all_processes_stop_where_one_has_no_batch(tmp_path, where, row):
-    run_processes("tests.equivalence.test_failing_process:train", [str(tmp_path), where], timeout_seconds=120)
-    texts = [(tmp_path / f"error-{rank}.txt").read_text() for rank in (0, 1)]
+@pytest.mark.parametrize(("where", "row"), CASES.items())
+def test_all_processes_stop_where_one_has_no_batch(two_processes, where, row):
+    folder = two_processes / where
+    texts = [(folder / f"error-{rank}.txt").read_text() for rank in (0, 1)]
     assert sum("Another process of this run could not make its batches." in text for text in texts) == 1
     assert sum(f"failed at row {row} with ValueError" in text for text in texts) == 1
     assert all("All is saved up to step 2" in text for text in texts)
-    assert resolve_resume_point(setting=True, output_dir=tmp_path).manifest.step == 2
+    assert resolve_resume_point(setting=True, output_dir=folder).manifest.step == 2

@@ -12,9 +12,7 @@ _ROOT = Path(__file__).parents[2]
 def run_processes(target: str, arguments: list[str], num_processes: int = 2, timeout_seconds: int = 240) -> None:
     """Call `target` (`package.module:function`) with text arguments in each process, and fail if one fails."""
     module, function = target.split(":")
-    # Where they are installed, transformers and peft import these two at once, which takes as long as all the rest.
-    unneeded = "sys.modules['hqq'] = sys.modules['torchao'] = None"
-    code = f"import sys; {unneeded}; from {module} import {function}; {function}(*sys.argv[1:])"
+    code = f"import sys; from {module} import {function}; {function}(*sys.argv[1:])"
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
