@@ -224,6 +224,7 @@ def contents(batches):
     return [(batch["row_ids"].tolist(), batch["input_ids"].tolist()) for batch in batches]
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_dead_worker_is_replaced_and_no_row_is_repeated_left_out_or_moved(source, tmp_path, caplog):
     feed = feed_on(troubling(source, die, at=4, flag=tmp_path / "dead"), workers=4)

@@ -134,7 +134,7 @@ def sets():
         ]
 
 
-@settings(max_examples=25, deadline=None, database=None)
+@settings(max_examples=15, deadline=None, database=None)
 @given(data=st.data())
 def test_the_order_does_not_depend_on_who_encodes_nor_on_how_far_ahead(sets, data):
     source = text_source(
