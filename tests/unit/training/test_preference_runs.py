@@ -107,8 +107,12 @@ def test_the_best_checkpoint_can_be_that_of_the_widest_margin(place, tmp_path):
         run(place, tmp_path, metric_for_best_model="perplexity", overwrite_output_dir=True, **settings)
 
 
-def test_samples_ask_the_prompts_of_pairs(place, tmp_path, capsys):
+def test_samples_ask_the_prompts_of_pairs(place, tmp_path, caplog):
+    caplog.set_level("INFO", logger="tunesmith")
     run(place, tmp_path, sample_steps=3, num_train_epochs=1, max_new_tokens=3)
+    shown = [message for message in caplog.messages if message.startswith("samples after step")]
+    assert len(shown) == 2  # of 6 steps
+    assert "What is 0 + 1?" in shown[0]
 
 
 def test_a_reference_that_is_not_the_policy_is_found_before_the_first_step(place, tmp_path, monkeypatch):

@@ -43,6 +43,7 @@ def ids():
     return torch.randint(3, 420, (8, 24), generator=torch.Generator().manual_seed(1))
 
 
+@pytest.mark.no_cover  # hundreds of steps over lines that the tests below meet
 def test_a_model_trained_for_it_loses_less_when_it_is_compressed(ids):
     losses = {}
     for rounds in (False, True):
@@ -54,6 +55,7 @@ def test_a_model_trained_for_it_loses_less_when_it_is_compressed(ids):
     assert losses[True] < 0.95 * losses[False]
 
 
+@pytest.mark.no_cover  # hundreds of steps over lines that the tests below meet
 def test_an_adapter_trained_for_it_loses_less_when_it_is_merged_and_compressed(ids):
     begun = tiny_model().train()
     fit(begun, ids.flip(1), 60, 1e-2)
