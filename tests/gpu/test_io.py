@@ -148,3 +148,16 @@ def test_a_step_that_does_not_fit_is_done_in_parts(gpu, tmp_path, caplog):
         found.append(weights(model))
     assert largest_difference(*found) < 1e-4
     assert "with the same rows and the same gradient" in caplog.text
+
+
+def test_an_evaluation_that_does_not_fit_is_measured_in_parts(gpu, tmp_path, caplog):
+    rows = uneven_rows(4000)
+    model = tiny_model("llama", hidden_size=512, intermediate_size=4096)
+    trainer = tiny_trainer(tmp_path, rows[:4], model=model, evals=rows, use_cpu=False, per_device_eval_batch_size=4000)
+    expected = trainer.evaluate()["eval_loss"]
+    torch.cuda.empty_cache()
+    # The middle of an MLP alone takes 4000 x 20 x 4096 x 4 bytes.
+    allowed = torch.cuda.memory_allocated(gpu) + 1_000_000_000
+    torch.cuda.set_per_process_memory_fraction(allowed / torch.cuda.mem_get_info(gpu)[1], gpu)
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, rel=1e-4)
+    assert "of the evaluation: it is measured in" in caplog.text

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tunesmith.objectives.base import Objective
+from tunesmith.objectives.base import LossSum, Objective
 from tunesmith.objectives.means import RunningMeans, mean_tensors
 
 
@@ -38,11 +38,16 @@ class EvaluationLoss:
     """What the objective gives beside the loss, as means over the set."""
 
 
+MeasureBatch = Callable[[int, Mapping[str, Any], Mapping[str, Any]], Iterable[LossSum]]
+"""Number of a batch in the set, the batch as it was made, what is known of the set -> what its parts come to."""
+
+
 def measure_loss(
     model: nn.Module,
     dataloader: Iterable[Mapping[str, Any]],
     objective: Objective,
     prepare_inputs: Callable[[Mapping[str, Any]], Mapping[str, Tensor]],
+    measure_batch: MeasureBatch | None = None,
 ) -> EvaluationLoss:
     """Run a model over a set of batches and return its mean loss per item.
 
@@ -54,7 +59,13 @@ def measure_loss(
         dataloader: Batches of the evaluation set.
         objective: What is measured.
         prepare_inputs: Makes a batch ready for the objective: moved to the device, without bookkeeping keys.
+        measure_batch: Runs the objective on a batch where that is not always done as a whole.
     """
+
+    def measure_whole(number: int, batch: Mapping[str, Any], known: Mapping[str, Any]) -> Iterable[LossSum]:
+        return [objective.compute(model, {**prepare_inputs(batch), **known})]
+
+    measure_batch = measure_batch or measure_whole
     sums = torch.zeros(3, dtype=torch.float64)  # loss, items, right first choices
     counts_correct = True
     means = RunningMeans()
@@ -63,15 +74,13 @@ def measure_loss(
     try:
         with torch.no_grad():
             known, by_batch = _measure_set(model, dataloader, objective, prepare_inputs)
-            for batch, own in zip(dataloader, chain(by_batch, repeat({})), strict=False):
-                result = objective.compute(model, {**prepare_inputs(batch), **known, **own})
-                means.add(result.means)
-                correct = result.metrics.get("correct")
-                counts_correct = counts_correct and correct is not None
-                parts = (result.total, result.items, torch.zeros_like(result.items) if correct is None else correct)
-                # One transfer, since each waits for the device. Then added up in double precision: float32 loses
-                # single tokens after some millions of them.
-                sums += torch.stack([part.detach().float() for part in parts]).cpu().double()
+            batches = zip(dataloader, chain(by_batch, repeat({})), strict=False)
+            for number, (batch, own) in enumerate(batches):
+                for result in measure_batch(number, batch, {**known, **own}):
+                    means.add(result.means)
+                    correct = result.metrics.get("correct")
+                    counts_correct = counts_correct and correct is not None
+                    sums += _find_sums(result)
     finally:
         model.train(was_training)
     total, items, correct_items = _sum_over_processes(sums, model).tolist()
@@ -86,6 +95,16 @@ def measure_loss(
         items=int(items),
         means=found,
     )
+
+
+def _find_sums(result: LossSum) -> Tensor:
+    """Return loss, items and right first choices of a batch. Shape [3].
+
+    One transfer, since each waits for the device. In double precision: float32 loses single tokens after some millions.
+    """
+    correct = result.metrics.get("correct", torch.zeros_like(result.items))
+    parts = (result.total, result.items, correct)
+    return torch.stack([part.detach().float() for part in parts]).cpu().double()
 
 
 def _measure_set(

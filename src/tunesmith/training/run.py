@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import TrainerState, enable_full_determinism, set_seed
 from transformers.utils import logging as transformers_logging
 
 from tunesmith.config import RunConfig
 from tunesmith.config.objective import COMPLETION_STAGES
+from tunesmith.config.training import TrainingConfig
 from tunesmith.data import PreparedData, prepare_data
 from tunesmith.data.batches import BatchLayout
 from tunesmith.data.chat import resolve_template
@@ -32,6 +34,7 @@ from tunesmith.training.callbacks.custom import find_callbacks
 from tunesmith.training.checkpoints import remove_unfinished
 from tunesmith.training.first_weights import begin_adapter
 from tunesmith.training.io.batch_size import begin_small, settle_batch_size
+from tunesmith.training.io.halving import explain_lack, lack_of_memory_told
 from tunesmith.training.io.token_batches import find_token_batches
 from tunesmith.training.layout import resolve_layout
 from tunesmith.training.lineage import check_same_run
@@ -78,8 +81,11 @@ def run_training(config: RunConfig) -> TrainingResult:
     """
     output_dir = config.training.output_dir or "."
     check_writable(output_dir, "output_dir")
-    with hold_folder(output_dir, "output_dir") if current_ranks().is_main else nullcontext():
-        return _run(config)
+    try:
+        with hold_folder(output_dir, "output_dir") if current_ranks().is_main else nullcontext(), lack_of_memory_told():
+            return _run(config)
+    except torch.OutOfMemoryError as error:
+        raise explain_lack(error) from error
 
 
 def _run(config: RunConfig) -> TrainingResult:
@@ -90,9 +96,7 @@ def _run(config: RunConfig) -> TrainingResult:
         remove_unfinished(output_dir)
     if point is not None:
         check_same_run(config, point.manifest.settings, point.path)
-    parts = prepare_parts(begin_small(config))
-    if training.per_device_train_batch_size == "auto" and parts.trains:
-        parts = _with_batch_size(parts, settle_batch_size(parts, point))
+    parts = settle_parts(prepare_parts(begin_small(config)), training, point)
     if point is None and parts.trains:
         begin_adapter(parts)
     assembled = assemble_trainer(parts, point)
@@ -154,8 +158,18 @@ def prepare_parts(config: RunConfig) -> RunParts:
     return RunParts(config, ranks, arguments, tokenizer, template, data, loaded, layout, objective, schedule, sharing)
 
 
-def _with_batch_size(parts: RunParts, config: RunConfig) -> RunParts:
-    """Return the parts of a run whose batch size has been found out."""
+def settle_parts(parts: RunParts, training: TrainingConfig, point: ResumePoint | None) -> RunParts:
+    """Return the parts of a run with the batch size that is found out by trying, where that is asked for.
+
+    Args:
+        parts: Prepared for small batches, see `begin_small`.
+        training: As it was written.
+        point: Checkpoint to go on from.
+    """
+    goes_by_tokens = parts.config.loading.tokens_per_device_batch is not None
+    if training.per_device_train_batch_size != "auto" or goes_by_tokens or not parts.trains:
+        return parts
+    config = settle_batch_size(parts, point)
     return replace(
         parts,
         config=config,

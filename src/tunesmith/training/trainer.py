@@ -38,7 +38,8 @@ from tunesmith.training.checkpoints import (
 )
 from tunesmith.training.embedding_noise import EmbeddingNoise
 from tunesmith.training.io.fed_trainer import FedTrainer
-from tunesmith.training.io.halving import StepBatches
+from tunesmith.training.io.feed import BatchFeed
+from tunesmith.training.io.halving import Halving, MeasuredParts, StepBatches
 from tunesmith.training.loaders import UpToTrouble
 from tunesmith.training.model_folder import remove_other_weights, save_model
 from tunesmith.training.monitoring.account import describe_times
@@ -74,6 +75,7 @@ class ObjectiveTrainer(FedTrainer):
         self._ranks = ranks
         self._flops_per_token: int | None = None
         self._is_in_training_mode = False
+        self._measured_parts: MeasuredParts | None = None
         super().__init__(callbacks=list(callbacks), **options)
         self._noise = None
         if plan.neftune_noise_alpha is not None:
@@ -189,7 +191,9 @@ class ObjectiveTrainer(FedTrainer):
         batches = UpToTrouble(dataloader, self._check_fed)
         with closing(dataloader.feed), self.meter.account.paused():
             with self.accelerator.autocast():
-                measured = measure_loss(self.model, batches, self.objective, self._prepare_inputs)
+                measured = measure_loss(
+                    self.model, batches, self.objective, self._prepare_inputs, self._build_parts(dataloader.feed)
+                )
             metrics = {f"{metric_key_prefix}_loss": measured.loss}
             if self.objective.loss_is_per_token:
                 metrics[f"{metric_key_prefix}_perplexity"] = measured.perplexity
@@ -202,6 +206,16 @@ class ObjectiveTrainer(FedTrainer):
         return EvalLoopOutput(
             predictions=None, label_ids=None, metrics=metrics, num_samples=self.num_examples(dataloader)
         )
+
+    def _build_parts(self, feed: BatchFeed) -> MeasuredParts:
+        """Return what measures the batches of an evaluation; it knows what did not fit into memory in the last one."""
+        known = None if self._measured_parts is None else self._measured_parts.halving.too_large
+        self._measured_parts = MeasuredParts(
+            Halving(lambda number: [feed.dataset[row] for row in feed.rows_at(number)], self.data_collator, known),
+            lambda batch: self.objective.compute(self.model, self._prepare_inputs(batch)),
+            self.args.device,
+        )
+        return self._measured_parts
 
     def _show_final_weights(self) -> None:
         """Let a schedule-free optimizer put its averaged weights into the model; others have nothing to do."""

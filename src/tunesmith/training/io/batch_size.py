@@ -1,8 +1,8 @@
 """`per_device_train_batch_size: auto`: the largest micro-batch that fits, found by trying, for the same steps.
 
 A step keeps its rows; only how many of them go through the model at once is found out. On a GPU what does not fit is an
-error that can be caught. On a CPU it would be the end of the process, so the memory of each trial is measured, and the
-next one is only begun if twice as much is free.
+error that can be caught. On a CPU it is the end of the process nearly everywhere, so the memory of each trial is
+measured, and the next one is only begun if twice as much is free.
 """
 
 import logging
@@ -22,7 +22,7 @@ from tunesmith.errors import TrainingError
 from tunesmith.objectives.means import complete_step
 from tunesmith.runtime.memory import available_memory_bytes, process_memory_bytes
 from tunesmith.training.assembly import RunParts, build_run_collator
-from tunesmith.training.io.halving import release_memory
+from tunesmith.training.io.halving import lack_of_memory_told, release_memory
 from tunesmith.training.resume import ResumePoint
 
 logger = logging.getLogger(__name__)
@@ -109,17 +109,20 @@ def _fits(parts: RunParts, size: int) -> bool:
         return False
     longest = np.argsort(-np.asarray(rows.lengths), kind="stable")[:size].tolist()
     batch = build_run_collator(parts)([rows[row] for row in longest])
-    trained = sum(weight.numel() for weight in parts.loaded.model.parameters() if weight.requires_grad)
-    if device.type == "cpu":
-        with _measured_growth() as growth:
-            _try_step(parts, batch)
-        needed = growth.peak_bytes + _OPTIMIZER_BYTES * trained
-        logger.debug("%d rows take %.2f GB", size, needed / 1e9)
-        return size == 1 or 2 * needed < available_memory_bytes()
+    optimizer_bytes = _OPTIMIZER_BYTES * sum(
+        weight.numel() for weight in parts.loaded.model.parameters() if weight.requires_grad
+    )
     try:
-        ballast = torch.empty(_OPTIMIZER_BYTES * trained, dtype=torch.uint8, device=device)
-        _try_step(parts, batch)
-        del ballast
+        with lack_of_memory_told():
+            if device.type == "cpu":
+                with _measured_growth() as growth:
+                    _try_step(parts, batch)
+                needed = growth.peak_bytes + optimizer_bytes
+                logger.debug("%d rows take %.2f GB", size, needed / 1e9)
+                return size == 1 or 2 * needed < available_memory_bytes()
+            ballast = torch.empty(optimizer_bytes, dtype=torch.uint8, device=device)
+            _try_step(parts, batch)
+            del ballast
     except torch.OutOfMemoryError:
         return False
     finally:

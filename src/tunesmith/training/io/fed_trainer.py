@@ -27,6 +27,7 @@ from tunesmith.training.io.halving import (
     explain_lost_exchange,
     explain_single_pass,
     explain_too_long,
+    lack_of_memory_told,
     release_memory,
 )
 from tunesmith.training.io.settings import LoaderPolicy, describe_rows_of
@@ -339,7 +340,7 @@ class FedTrainer(Trainer):
         done, total = len(losses), torch.zeros((), device=self.args.device)
         for place, part in enumerate(parts):
             is_last = place == len(parts) - 1
-            with nullcontext() if is_last else self.accelerator.no_sync(model):
+            with lack_of_memory_told(), nullcontext() if is_last else self.accelerator.no_sync(model):
                 total = total + self._run_whole(model, part, num_items_in_batch)
         if len(parts) > 1:
             losses[done:] = [torch.stack(losses[done:]).sum()]  # one for each micro-batch, as the guard expects

@@ -5,18 +5,34 @@ micro-batch add up to that of the whole, and nothing but the time it takes is di
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from tunesmith.errors import TrainingError
+from tunesmith.objectives.base import LossSum
 
 logger = logging.getLogger(__name__)
 
 _OF_THE_WHOLE_STEP = ("step_means",)
 """What a batch is told about its step besides its rows; the same for all parts of it."""
+
+_NO_HOST_MEMORY = ("can't allocate memory", "not enough memory", "bad_alloc")
+"""Words of the errors in which PyTorch's CPU allocator, on Linux and on Windows, and the C++ library say so."""
+
+_HALVED_STEP = (
+    "Out of memory in a micro-batch%s of %s positions: it is done in %d parts, with the same rows and the same "
+    "gradient, and so are others of that size from here on. A smaller per_device_train_batch_size with more "
+    "gradient_accumulation_steps trains the same without the attempt."
+)
+_HALVED_EVALUATION = (
+    "Out of memory in a batch%s of %s positions of the evaluation: it is measured in %d parts, which gives the same "
+    "numbers, and so are others of that size from here on. A smaller per_device_eval_batch_size measures the same "
+    "without the attempt."
+)
 
 Items = Sequence[Any]
 """What a data set gave for the rows of a micro-batch: examples, or lists of the examples in packed rows."""
@@ -73,18 +89,78 @@ class Halving:
         items = self.load_items(number)
         return len(list(split_items(items, level + 1))) > len(list(split_items(items, level)))
 
-    def note(self, batch: Any, level: int) -> None:
+    def note(self, batch: Any, level: int, *, trains: bool = True) -> None:
         """Remember that a batch did not fit, and say so."""
         positions = -(-int(batch["input_ids"].numel()) // 2**level)
         self.too_large = positions if self.too_large is None else min(self.too_large, positions)
         logger.warning(
-            "Out of memory in a micro-batch%s of %s positions: it is done in %d parts, with the same rows and the same "
-            "gradient, and so are others of that size from here on. A smaller per_device_train_batch_size with more "
-            "gradient_accumulation_steps trains the same without the attempt.",
+            _HALVED_STEP if trains else _HALVED_EVALUATION,
             f" (part of {2**level})" if level else "",
             f"{positions:,}",
             2 ** (level + 1),
         )
+
+
+@dataclass(slots=True)
+class MeasuredParts:
+    """Measures the batches of an evaluation, those that do not fit into memory in parts.
+
+    Args:
+        halving: Makes the parts.
+        measure: Runs the objective on a batch.
+        device: Where the model is.
+    """
+
+    halving: Halving
+    measure: Callable[[Mapping[str, Any]], LossSum]
+    device: torch.device
+
+    def __call__(self, number: int, batch: Mapping[str, Any], known: Mapping[str, Any]) -> list[LossSum]:
+        """Return what the parts of a batch came to.
+
+        Args:
+            number: Of the batch in the set.
+            batch: As the collator made it.
+            known: What was found out about the set before; what is of the whole batch is of no use to a part of it.
+
+        Raises:
+            TrainingError: A single row does not fit.
+        """
+        level = self.halving.first_level(batch)
+        of_parts = {key: known[key] for key in _OF_THE_WHOLE_STEP if key in known}
+        while True:
+            try:
+                with lack_of_memory_told():
+                    parts = self.halving.parts(number, batch, level)
+                    return [self.measure({**part, **(of_parts if level else known)}) for part in parts]
+            except torch.OutOfMemoryError as error:
+                failure = error
+            # Outside of the handler, which keeps what did not fit alive.
+            if not self.halving.can_be_halved(number, level):
+                raise explain_too_long_to_measure(batch) from failure
+            del failure
+            release_memory(self.device)
+            self.halving.note(batch, level, trains=False)
+            level += 1
+
+
+@contextmanager
+def lack_of_memory_told() -> Iterator[None]:
+    """Raise what it looks like when the memory of the machine runs out as what a GPU raises.
+
+    Where the system promises no more memory than it has, or a limit is set (`ulimit -v`), that is an error too;
+    anywhere else the system ends the process, and nothing can be done.
+
+    Raises:
+        torch.OutOfMemoryError: There is not enough memory for the block.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        is_known = isinstance(error, torch.OutOfMemoryError)
+        if is_known or not (isinstance(error, MemoryError) or any(words in str(error) for words in _NO_HOST_MEMORY)):
+            raise
+        raise torch.OutOfMemoryError(str(error)) from error
 
 
 def split_items(items: Items, level: int) -> Iterator[Items]:
@@ -125,6 +201,23 @@ def explain_too_long(batch: Any) -> TrainingError:
         f"Out of memory in a micro-batch of {int(batch['input_ids'].numel()):,} positions that holds a single row and "
         "cannot be halved. The run was stopped before the optimizer step, so the weights are as they were. Lower "
         "cutoff_len, set gradient_checkpointing: true, or train fewer weights (LoRA, quantization)."
+    )
+
+
+def explain_too_long_to_measure(batch: Mapping[str, Any]) -> TrainingError:
+    """Return the error for a row of an evaluation that does not fit by itself."""
+    return TrainingError(
+        f"Out of memory in a batch of {int(batch['input_ids'].numel()):,} positions of the evaluation that holds a "
+        "single row and cannot be halved. Lower cutoff_len, or leave out the longest rows of the evaluation set."
+    )
+
+
+def explain_lack(error: BaseException) -> TrainingError:
+    """Return the error for memory that ran out where nothing can be done in parts."""
+    return TrainingError(
+        f"Out of memory outside of a micro-batch, such as for the model or what its optimizer keeps: {error}\n"
+        "Train fewer weights (LoRA, quantization), or take an optimizer that keeps less (adafactor, "
+        "adamw_8bit), or give the run more memory."
     )
 
 

@@ -2,10 +2,11 @@ import pytest
 import torch
 
 from tests.tiny.runs import tiny_run
+from tunesmith.config.training import TrainingConfig
 from tunesmith.errors import TrainingError
 from tunesmith.training.io import batch_size
 from tunesmith.training.io.batch_size import begin_small, divisors, find_largest
-from tunesmith.training.run import run_training
+from tunesmith.training.run import run_training, settle_parts
 
 
 def test_the_last_size_before_the_first_that_does_not_fit_is_taken():
@@ -27,6 +28,19 @@ def test_steps_keep_their_rows(toy_place):
     assert begin_small(fixed) is fixed
     by_tokens = tiny_run(toy_place, per_device_train_batch_size="auto", tokens_per_device_batch=64)
     assert begin_small(by_tokens).training.batch_size == 8
+
+
+def test_steps_of_micro_batches_by_tokens_keep_their_number(make_parts):
+    parts = make_parts(tokens_per_device_batch=64, gradient_accumulation_steps=4)
+    assert settle_parts(parts, TrainingConfig(per_device_train_batch_size="auto"), None) is parts
+
+
+def test_a_size_for_which_a_cpu_has_no_memory_does_not_fit(make_parts, monkeypatch):
+    def lack(parts, batch):
+        raise RuntimeError("std::bad_alloc")
+
+    monkeypatch.setattr(batch_size, "_try_step", lack)
+    assert not batch_size._fits(make_parts(), 1)
 
 
 def test_a_size_that_is_not_known_yet_is_no_number(toy_place):

@@ -5,13 +5,15 @@ import torch
 
 from tests.tiny.models import tiny_model
 from tests.tiny.preferences import FixedReference, tiny_objective, uneven_pairs
+from tests.tiny.runs import tiny_run
 from tests.tiny.training import largest_difference, tiny_trainer, uneven_rows, weights
 from tests.unit.data.streaming.files import rows_of, text_spec, write_file
 from tests.unit.data.streaming.sources import text_source
 from tunesmith.config.training import TrainingConfig
 from tunesmith.data.collators import build_collator
 from tunesmith.errors import TrainingError
-from tunesmith.training.io.halving import Halving, explain_lost_exchange, split_items
+from tunesmith.training import run
+from tunesmith.training.io.halving import Halving, explain_lost_exchange, lack_of_memory_told, split_items
 
 
 def test_items_are_halved_in_order_and_packs_between_their_samples():
@@ -151,3 +153,79 @@ def test_the_level_follows_from_what_did_not_fit():
     levels = [halving.first_level({"input_ids": torch.zeros(1, size)}) for size in (63, 64, 127, 128, 300)]
     assert levels == [0, 1, 2, 2, 3]  # 127 positions may be halved into 63 and 64
     assert "exchanging" in str(explain_lost_exchange())
+
+
+NO_MEMORY = (
+    "[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"
+)
+
+
+@pytest.mark.parametrize("error", [RuntimeError(NO_MEMORY), RuntimeError("std::bad_alloc"), MemoryError()])
+def test_what_a_cpu_raises_without_memory_is_told_as_what_a_gpu_raises(error):
+    with pytest.raises(torch.OutOfMemoryError) as caught, lack_of_memory_told():
+        raise error
+    assert caught.value.__cause__ is error
+
+
+def test_other_errors_and_those_of_a_gpu_stay_what_they_are():
+    for error in (RuntimeError("the shapes do not match"), torch.OutOfMemoryError("CUDA out of memory")):
+        with pytest.raises(RuntimeError) as caught, lack_of_memory_told():
+            raise error
+        assert caught.value is error
+
+
+class SmallMemoryToMeasure(SmallMemory):
+    """Raises in evaluation, as a CPU does where the system promises no more memory."""
+
+    def compute(self, model, batch):
+        if not model.training and batch["input_ids"].numel() > self.largest:
+            self.failures += 1
+            raise RuntimeError(NO_MEMORY)
+        return self.objective.compute(model, batch)
+
+
+def test_an_evaluation_that_does_not_fit_is_measured_in_parts(tmp_path, caplog):
+    trainer = tiny_trainer(tmp_path, uneven_rows(4), evals=uneven_rows(30, seed=3), per_device_eval_batch_size=8)
+    expected = trainer.evaluate()
+    trainer.objective = SmallMemoryToMeasure(trainer.objective, 60, "forward")
+    found = trainer.evaluate()
+    assert found["eval_loss"] == pytest.approx(expected["eval_loss"], rel=1e-6)
+    failures = trainer.objective.failures
+    assert 2 <= failures <= 4  # of 8 rows and of 4; what is as long is halved from the start
+    assert trainer.evaluate()["eval_loss"] == found["eval_loss"]
+    assert trainer.objective.failures == failures  # the next evaluation knows what does not fit
+    assert "of the evaluation: it is measured in 2 parts, which gives the same numbers" in caplog.text
+    trainer.objective.largest = 3
+    with pytest.raises(TrainingError, match="of the evaluation that holds a single row and cannot be halved"):
+        trainer.evaluate()
+
+
+def test_parts_of_an_evaluation_are_compared_with_the_means_of_the_whole_set(tmp_path):
+    model = tiny_model("llama")
+    objective = tiny_objective(
+        model, reference=FixedReference(tiny_model("llama", seed=4)), pref_loss=("kto_pair",), pref_beta=0.4
+    )
+    trainer = tiny_trainer(
+        tmp_path,
+        uneven_pairs(4),
+        model=model,
+        objective=objective,
+        evals=uneven_pairs(8),
+        collator=build_collator("padded", kind="pairs", pad_token_id=417),
+        per_device_eval_batch_size=8,
+    )
+    expected = trainer.evaluate()
+    trainer.objective = SmallMemoryToMeasure(objective, 200, "forward")
+    found = trainer.evaluate()
+    assert trainer.objective.failures > 0
+    for name in ("eval_loss", "eval_rewards/margins", "eval_rewards/accuracies"):
+        assert found[name] == pytest.approx(expected[name], rel=1e-5)
+
+
+def test_memory_that_runs_out_for_the_optimizer_is_told(toy_place, tmp_path, monkeypatch):
+    def lack(config):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes.")
+
+    monkeypatch.setattr(run, "_run", lack)
+    with pytest.raises(TrainingError, match=r"Out of memory outside of a micro-batch.*4096 bytes(.|\n)*Train fewer"):
+        run.run_training(tiny_run(toy_place, output_dir=str(tmp_path)))
