@@ -113,12 +113,13 @@ def render_summary(parts: RunParts, trainer: ObjectiveTrainer, figures: Mapping[
     ]
     duration = render_duration(trainer.meter.busy_seconds)
     num_steps = trainer.state.global_step
-    times, feeding = trainer.meter.phase_seconds, ""
+    meter, feeding = trainer.meter, ""
+    times = meter.phase_seconds, meter.session_phase_seconds
     if trainer.feed is not None:
-        feeding = render_feeding(times, trainer.feed, parts.ranks.rank) + "\n"
+        feeding = render_feeding(*times, trainer.feed, parts.ranks.rank) + "\n"
     elif trainer.stream is not None:
         stream = trainer.stream
-        feeding = render_feeding(times, stream.pieces, parts.ranks.rank, stream.num_made) + "\n"
+        feeding = render_feeding(*times, stream.pieces, parts.ranks.rank, stream.num_made) + "\n"
     return (
         f"Trained {num_steps:,} step{'' if num_steps == 1 else 's'} in {duration}: {', '.join(numbers)}.\n"
         f"{feeding}Results are in {parts.output_dir}."

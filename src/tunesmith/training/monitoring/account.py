@@ -196,6 +196,8 @@ def render_shares(numbers: Mapping[str, Any]) -> str | None:
     """Return the shares in a line of the log as a few words; `None` where it has none."""
     if "other_share" not in numbers:
         return None
-    named = [("data", numbers["data_wait_share"])]
-    named += [(phase, numbers[f"{phase}_share"]) for phase in PHASES if phase != "data"]
-    return "time: " + ", ".join(f"{name} {share:.0%}" for name, share in named)
+    process = numbers.get("data_wait_process")
+    who = "" if process is None else f" (process {process}, the most)"
+    named = [f"data {numbers['data_wait_share']:.0%}{who}"]
+    named += [f"{phase} {numbers[f'{phase}_share']:.0%}" for phase in PHASES if phase != "data"]
+    return f"time: {', '.join(named)}"

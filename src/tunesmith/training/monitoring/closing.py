@@ -10,23 +10,28 @@ from tunesmith.training.io.tuner import HEADROOM, TARGET_WAIT
 from tunesmith.training.monitoring.account import DATA, PhaseTimes
 
 
-def render_feeding(times: PhaseTimes, feed: BatchFeed, process: int = 0, num_batches: int | None = None) -> str:
+def render_feeding(
+    times: PhaseTimes, session: PhaseTimes, feed: BatchFeed, process: int = 0, num_batches: int | None = None
+) -> str:
     """Return a sentence about the time that a run waited for data.
 
     Args:
         times: Of the whole run.
+        session: Those since this process began, which is what its feed has seen; a resumed run has earlier ones.
         feed: Of this process.
         process: Number of this process.
         num_batches: Batches that were made, where those of the feed are not the ones that are trained on.
     """
     record, workers = feed.record, feed.settings.num_workers
-    own = times.seconds[process]
+    own = session.seconds[process]
     rates = _Rates.find(own, record.batches if num_batches is None else num_batches, record.made_seconds)
     if rates is None:
         return f"{_waiting(times)}."
     parts = [_waiting(times), f"the loader {rates.render(workers)}", f"workers were {workers}{_chosen(feed)}"]
     if rates.is_short(own, workers):
         parts.append(_advise(feed, rates.needed))
+    elif not feed.policy.tunes_workers and rates.needed < workers:
+        parts.append(f"{rates.needed} would do" if rates.needed else "it would do without")
     return f"{'; '.join(parts)}."
 
 
@@ -50,8 +55,9 @@ class _Rates:
 
     @property
     def needed(self) -> int:
-        """Workers that would keep up."""
-        return math.ceil(self.taken / self.made * HEADROOM)
+        """Workers that would keep up; 0 where making batches takes next to no time beside the model's."""
+        is_quick = self.taken / (self.made + self.taken) <= TARGET_WAIT
+        return 0 if is_quick else math.ceil(self.taken / self.made * HEADROOM)
 
     def is_short(self, own: Sequence[float], workers: int) -> bool:
         """Return whether the process waited, and more workers would help."""

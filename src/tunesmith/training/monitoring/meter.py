@@ -56,6 +56,9 @@ class RunMeter:
         self.phase_seconds = PhaseTimes([[0.0] * len(PHASES)] * self._ranks.world_size)
         """Seconds of each phase in each process over the whole run, until the last log line."""
 
+        self.session_phase_seconds = self.phase_seconds
+        """Those since this process started training; a resumed run has earlier ones."""
+
         self.means = RunningMeans()
         """What the objective gives beside the loss, since the last log line."""
 
@@ -120,6 +123,7 @@ class RunMeter:
         self.run_loss += loss
         self.run_steps += self.window_steps
         self.phase_seconds = _added(self.phase_seconds, times)
+        self.session_phase_seconds = _added(self.session_phase_seconds, times)
         self.busy_seconds += seconds
         self._session_tokens += real
         self._session_seconds += seconds

@@ -134,6 +134,7 @@ def test_shares_are_over_all_processes_and_the_longest_wait_is_named():
     assert line["data_wait_process"] == 1
     assert line["forward_share"] == 0.75
     assert line["step_seconds"] == 2.0
+    assert render_shares(line).startswith("time: data 40% (process 1, the most), copy 0%, forward 75%")
 
 
 def test_one_process_needs_no_number():

@@ -82,6 +82,21 @@ def test_a_saved_meter_goes_on_in_the_middle_of_a_window():
     assert meter.state() | {"busy_seconds": 0} == other.state() | {"busy_seconds": 0}
 
 
+def test_a_resumed_run_knows_its_own_seconds_from_those_of_all():
+    clock = Clock()
+    meter = RunMeter(clock)
+    meter.account.enter("data")
+    clock.now += 2.0
+    close(meter)
+    other = RunMeter(clock)
+    other.load_state(meter.state())
+    other.account.enter("data")
+    clock.now += 1.0
+    close(other)
+    assert other.phase_seconds.longest_wait()[0] == other.session_phase_seconds.longest_wait()[0] == 1.0
+    assert (sum(other.phase_seconds.seconds[0]), sum(other.session_phase_seconds.seconds[0])) == (3.0, 1.0)
+
+
 def test_padding_is_not_a_real_token():
     ids = torch.zeros(2, 4, dtype=torch.long)
     assert count_real_tokens({"input_ids": ids}) == 8
