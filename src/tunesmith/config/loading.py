@@ -1,9 +1,15 @@
 """Settings of the way from files to batches: preparing, caching, loading and order."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from tunesmith.config.constraints import NonNegativeFloat, NonNegativeInt, PathText, PositiveInt
+from tunesmith.config.constraints import NonNegativeFloat, NonNegativeInt, PathText, PositiveInt, Range
+
+MOST_BY_HAND = 1024
+"""Of processes that make batches, and of batches ahead of each: a slip of the finger must not bring down a machine."""
+
+NumWorkers = Annotated[int, Range(0, MOST_BY_HAND)]
+NumAhead = Annotated[int, Range(1, MOST_BY_HAND)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +56,14 @@ class LoadingConfig:
     folder that was made with other settings, another tokenizer or other files is refused; `overwrite_cache` replaces
     it."""
 
-    dataloader_num_workers: Literal["auto"] | NonNegativeInt = "auto"
+    dataloader_num_workers: Literal["auto"] | NumWorkers = "auto"
     """Processes per device that make batches.
 
     `auto` measures: the first batches are made without any, which is enough for text; where the run has to wait for
     data, as many are used as keep up, within the processors, memory and open files of the machine. Watched during the
     run. A number is obeyed; 0 makes batches in the training process."""
 
-    dataloader_prefetch_factor: Literal["auto"] | PositiveInt | None = "auto"
+    dataloader_prefetch_factor: Literal["auto"] | NumAhead | None = "auto"
     """Batches that each worker prepares ahead.
 
     `auto` begins with 2 and goes deeper where batches take uneven times to make. A number is obeyed."""
@@ -100,3 +106,12 @@ class LoadingConfig:
 
     disable_shuffling: bool = False
     """LLaMA-Factory's name for `train_sampling_strategy: sequential`."""
+
+    @property
+    def asks_for_workers(self) -> tuple[str, ...]:
+        """Settings with values that mean something only where there are worker processes."""
+        asking = {
+            "dataloader_prefetch_factor": self.dataloader_prefetch_factor,
+            "dataloader_persistent_workers": self.dataloader_persistent_workers,
+        }
+        return tuple(key for key, value in asking.items() if value not in (None, False, "auto"))

@@ -221,6 +221,12 @@ def test_everything_wrong_is_reported_together_in_the_order_of_the_file(folder):
         assert problem.startswith(f"{where}: {text}")
 
 
+@pytest.mark.parametrize(("key", "least"), [("dataloader_num_workers", 0), ("dataloader_prefetch_factor", 1)])
+def test_a_number_of_workers_that_would_bring_down_the_machine_is_refused(load, key, least):
+    with pytest.raises(ConfigError, match=f"`{key}` is 10000; allowed is auto or a whole number, from {least} to 1024"):
+        load(**{key: 10000})
+
+
 def test_errors_inside_nested_values_have_their_line(folder):
     (folder / "run.yaml").write_text(f"{COMPLETE}row_variables:\n  name: Ada\n  author:\n    x: y\n")
     assert problems_of("run.yaml") == ["run.yaml:6: `row_variables.author` is {'x': 'y'}; allowed is a single value."]

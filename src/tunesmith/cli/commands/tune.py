@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tunesmith.cli import output
 from tunesmith.cli.flags import take_count, take_switches, take_value
+from tunesmith.config.loading import MOST_BY_HAND
 from tunesmith.errors import ConfigError
 
 HELP = """
@@ -42,6 +43,7 @@ def run(arguments: Sequence[str]) -> int:
     if seconds is not None and "--model" in switches:
         raise ConfigError("--step-seconds gives the time of the model and --model runs it; give one of them.")
     step_seconds = None if seconds is None else _parse_seconds(seconds)
+    target = None if plot is None else Path(plot)
     numbers = None if workers is None else _parse_numbers("--workers", workers, least=0)
     aheads = (2, 4) if prefetch is None else _parse_numbers("--prefetch", prefetch, least=1)
 
@@ -50,7 +52,10 @@ def run(arguments: Sequence[str]) -> int:
 
     source, overrides = parse_command_line(expand_recipe(words))
     config = load_config(source, overrides, purpose="train")
-    from tunesmith.training.io.tuning import TuningOptions, draw_trials, tune_io
+    from tunesmith.training.io.tuning import TuningOptions, check_picture, draw_trials, tune_io
+
+    if target is not None:
+        check_picture(target)
 
     options = TuningOptions(
         step_seconds=step_seconds,
@@ -61,12 +66,12 @@ def run(arguments: Sequence[str]) -> int:
         repeats=repeats or 3,
     )
     report = tune_io(config, options)
-    if plot is not None:
-        draw_trials(report.trials, Path(plot))
     if "--json" in switches:
         output.show_json(report.to_dict(), indent=2)
     else:
         output.show_text(report.render())
+    if target is not None:  # after the table, which a disk that is full by now must not cost
+        draw_trials(report.trials, target)
     return 0 if report.recommended is not None else 6
 
 
@@ -82,6 +87,7 @@ def _parse_seconds(text: str) -> float:
 
 def _parse_numbers(flag: str, text: str, least: int) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) >= least for part in parts):
-        raise ConfigError(f"{flag} is {text!r}; allowed are whole numbers from {least} on, with commas between them.")
+    if not all(part.isdecimal() and least <= int(part) <= MOST_BY_HAND for part in parts):
+        allowed = f"whole numbers from {least} to {MOST_BY_HAND}, with commas between them"
+        raise ConfigError(f"{flag} is {text!r}; allowed are {allowed}.")
     return tuple(dict.fromkeys(map(int, parts)))

@@ -153,13 +153,12 @@ def prefetching_needs_workers(question: Question) -> Iterator[Finding]:
     loading = question.config.loading
     if loading.dataloader_num_workers != 0:
         return
-    for key in ("dataloader_prefetch_factor", "dataloader_persistent_workers"):
-        if question.config.value(key) not in (None, False, "auto"):
-            yield Finding(
-                (key, "dataloader_num_workers"),
-                f"{question.cite(key)} needs worker processes; set `dataloader_num_workers` to auto or 1 or more, or "
-                "remove it.",
-            )
+    for key in loading.asks_for_workers:
+        yield Finding(
+            (key, "dataloader_num_workers"),
+            f"{question.cite(key)} needs worker processes; set `dataloader_num_workers` to auto or 1 or more, or "
+            "remove it.",
+        )
 
 
 @rule()

@@ -139,6 +139,9 @@ def _measure_once(path: DataPath, settings: LoaderSettings, model: Model, num_ba
             waited += time.perf_counter() - started
             model(batch)
         seconds = time.perf_counter() - begin
+        workers = len(feed.worker_processes)
+        if workers < settings.num_workers:  # the log says what was short
+            return _Measured(trouble=f"{settings.render()}: only {workers} could be started.")
         return _Measured(
             rate=num_batches / seconds,
             wait_share=waited / seconds,

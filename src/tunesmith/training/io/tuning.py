@@ -15,7 +15,9 @@ import torch
 
 from tunesmith.config import RunConfig
 from tunesmith.data.streaming.pieces import PIECE_ROWS
-from tunesmith.errors import DataError
+from tunesmith.errors import ConfigError, DataError
+from tunesmith.objectives.means import complete_step
+from tunesmith.runtime.files import atomic_file, check_writable
 from tunesmith.runtime.memory import cpu_quota
 from tunesmith.runtime.optional import require
 from tunesmith.training.assembly import RunParts, assemble_trainer
@@ -38,7 +40,7 @@ from tunesmith.training.io.trials import (
 from tunesmith.training.loaders import EpochBatches
 from tunesmith.training.monitoring.closing import render_minutes
 from tunesmith.training.monitoring.log import LOG_FILE, read_log
-from tunesmith.training.run import prepare_parts
+from tunesmith.training.run import prepare_parts, settle_parts
 from tunesmith.training.trainer import ObjectiveTrainer
 
 logger = logging.getLogger(__name__)
@@ -80,6 +82,9 @@ class TuningReport:
     model: str
     """What the loader was measured against, in words."""
 
+    asks_for_workers: tuple[str, ...] = ()
+    """Settings of the configuration that are refused without workers."""
+
     @property
     def recommended(self) -> Trial | None:
         """The setting to use; `None` where all crashed."""
@@ -109,6 +114,8 @@ class TuningReport:
             ending = ["", "Every setting crashed; nothing can be recommended."]
         else:
             ending = ["", "Put this into the configuration:", "", render_yaml(chosen)]
+            if not chosen.num_workers and self.asks_for_workers:
+                ending.append(f"# and take out {' and '.join(self.asks_for_workers)}, which would need workers")
         return "\n".join([f"Measured against {self.model}.", "", *table, *troubles, *ending])
 
 
@@ -133,7 +140,7 @@ def tune_io(config: RunConfig, options: TuningOptions) -> TuningReport:
     with TemporaryDirectory(prefix="tunesmith-tune-") as folder:
         # Trainer makes its folder; that of the run is not touched.
         training = replace(config.training, output_dir=folder)
-        parts = prepare_parts(begin_small(replace(config, training=training)))
+        parts = settle_parts(prepare_parts(begin_small(replace(config, training=training))), training, None)
         return _tune(parts, options, Path(config.training.output_dir or "."))
 
 
@@ -157,7 +164,7 @@ def _tune(parts: RunParts, options: TuningOptions, output_dir: Path) -> TuningRe
         render_minutes(len(grid) * options.repeats * (num_batches + WARM_UP) * seconds),
     )
     trials = measure_grid(path, model, grid, num_batches=num_batches, repeats=options.repeats)
-    return TuningReport(tuple(trials), words)
+    return TuningReport(tuple(trials), words, parts.config.loading.asks_for_workers)
 
 
 def _enough_batches(seconds: float) -> int:
@@ -237,7 +244,8 @@ def run_model(trainer: ObjectiveTrainer) -> Model:
 
     def run(batch: Any) -> None:
         trainer.model.train()
-        trainer.compute_loss(trainer.model, trainer._prepare_inputs(batch)).backward()
+        inputs = complete_step(trainer.objective, trainer.model, trainer._prepare_inputs(batch))
+        trainer.compute_loss(trainer.model, inputs).backward()
         trainer.model.zero_grad()
         if trainer.args.device.type != "cpu":
             torch.accelerator.synchronize()
@@ -267,11 +275,25 @@ def find_logged_seconds(output_dir: Path, batches_per_step: int) -> float | None
     return median(steps) / batches_per_step if steps else None
 
 
+def check_picture(target: Path) -> None:
+    """Make sure that a picture can be drawn and written, before minutes are spent on measuring what is in it.
+
+    Raises:
+        ConfigError: Nothing can be written there.
+        MissingDependencyError: There is nothing to draw with.
+    """
+    if target.exists() and not target.is_file():
+        raise ConfigError(f"--plot is '{target}', which is no file that could be replaced; name one, such as io.png.")
+    check_writable(target.parent, "--plot")
+    _require_matplotlib()
+
+
 def draw_trials(trials: Sequence[Trial], target: Path) -> None:
     """Draw batches a second over workers, one line for each number of batches ahead."""
-    matplotlib = require("matplotlib.figure", extra="plot", purpose="draw the picture that --plot asks for")
+    matplotlib = _require_matplotlib()
     figure = matplotlib.Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
+    trials = [trial for trial in trials if trial.batches_per_second]  # nothing is known of those that crashed each time
     none = [trial for trial in trials if trial.num_workers == 0]
     for ahead in sorted({trial.prefetch_factor for trial in trials if trial.num_workers}):
         line = [*none, *(trial for trial in trials if trial.num_workers and trial.prefetch_factor == ahead)]
@@ -281,11 +303,17 @@ def draw_trials(trials: Sequence[Trial], target: Path) -> None:
             marker="o",
             label=f"{ahead} batches ahead",
         )
-    if not any(trial.num_workers for trial in trials):
+    if none and not any(trial.num_workers for trial in trials):
         axes.plot([0], [trial.batches_per_second for trial in none], marker="o", label="no workers")
     axes.set_xlabel("workers")
     axes.set_ylabel("batches/s")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    figure.savefig(target, dpi=150, format="png")
+    if trials:
+        axes.legend(frameon=False)
+    with atomic_file(target) as beside:
+        figure.savefig(beside, dpi=150, format="png")
+
+
+def _require_matplotlib() -> Any:
+    return require("matplotlib.figure", extra="plot", purpose="draw the picture that --plot asks for")

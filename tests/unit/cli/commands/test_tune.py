@@ -40,6 +40,18 @@ def test_the_model_itself_can_run(run_file, capsys):
     assert "the model itself" in capsys.readouterr().out
 
 
+def test_losses_that_look_at_their_whole_step_can_run(run_file, capsys):
+    words = ["--workers=0", "--batches=2", "--repeats=1", "--model"]
+    assert main(["tune", "io", str(run_file), "stage=kto", "dataset=ratings", *words]) == 0
+    assert "the model itself" in capsys.readouterr().out
+
+
+def test_batches_are_those_of_the_run_where_their_size_is_found_out(run_file, capsys):
+    words = ["--workers=0", "--batches=2", "--repeats=1", "--step-seconds=0.001"]
+    assert main(["tune", "io", str(run_file), "per_device_train_batch_size=auto", *words]) == 0
+    assert "Batch size: 8 rows at once" in capsys.readouterr().err
+
+
 def test_the_log_of_an_earlier_run_knows_the_speed_of_the_model(run_file, capsys, tmp_path):
     line = {"current_steps": 1, "step_seconds": 0.004, "data_wait_share": 0.5}
     (tmp_path / "trainer_log.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
@@ -53,8 +65,9 @@ def test_the_log_of_an_earlier_run_knows_the_speed_of_the_model(run_file, capsys
     [
         ([], "tunesmith tune io FILE"),
         (["memory"], "tunesmith tune io FILE"),
-        (["io", "x.yaml", "--workers", "1,two"], "--workers is '1,two'; allowed are whole numbers from 0 on"),
-        (["io", "x.yaml", "--prefetch", "0"], "--prefetch is '0'; allowed are whole numbers from 1 on"),
+        (["io", "x.yaml", "--workers", "1,two"], "--workers is '1,two'; allowed are whole numbers from 0 to 1024"),
+        (["io", "x.yaml", "--prefetch", "0"], "--prefetch is '0'; allowed are whole numbers from 1 to 1024"),
+        (["io", "x.yaml", "--workers", "10000"], "--workers is '10000'"),
         (["io", "x.yaml", "--step-seconds", "fast"], "--step-seconds is 'fast'"),
         (["io", "x.yaml", "--step-seconds", "1", "--model"], "give one of them"),
     ],
@@ -62,6 +75,11 @@ def test_the_log_of_an_earlier_run_knows_the_speed_of_the_model(run_file, capsys
 def test_mistakes_are_refused(words, message, capsys):
     assert main(["tune", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_picture_that_cannot_be_written_is_refused_before_anything_is_measured(run_file, capsys):
+    assert main(["tune", "io", str(run_file), "--plot", "/dev/null"]) == 2
+    assert "--plot is '/dev/null', which is no file that could be replaced" in capsys.readouterr().err
 
 
 def test_rows_that_are_streamed_are_measured_as_they_come(run_file, capsys):

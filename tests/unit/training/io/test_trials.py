@@ -3,8 +3,11 @@ import time
 import pytest
 
 from tests.unit.training.io.sources import Rows, ids_of, refuse
+from tunesmith.config.loading import LoadingConfig
 from tunesmith.data.loading.samplers import SequentialSampler
+from tunesmith.errors import ConfigError
 from tunesmith.runtime.ranks import Ranks
+from tunesmith.training.io.settings import LoaderSettings
 from tunesmith.training.io.trials import (
     PreparedRows,
     StandIn,
@@ -14,7 +17,7 @@ from tunesmith.training.io.trials import (
     measure_grid,
     render_yaml,
 )
-from tunesmith.training.io.tuning import TuningReport, _enough_batches, default_workers, draw_trials
+from tunesmith.training.io.tuning import TuningReport, _enough_batches, check_picture, default_workers, draw_trials
 from tunesmith.training.loaders import ProcessBatches
 
 
@@ -95,6 +98,17 @@ def test_the_table_marks_the_recommended_line_and_ends_with_yaml():
     assert report.to_dict()["recommended"]["num_workers"] == 2
 
 
+def test_what_would_be_refused_beside_the_pasted_lines_is_named():
+    keys = LoadingConfig(dataloader_prefetch_factor=4, dataloader_persistent_workers=True).asks_for_workers
+    text = TuningReport((trial(0, 5.0),), "a model", keys).render()
+    assert text.endswith(
+        "dataloader_num_workers: 0\n"
+        "# and take out dataloader_prefetch_factor and dataloader_persistent_workers, which would need workers"
+    )
+    assert "take out" not in TuningReport((trial(1, 5.0),), "a model", keys).render()
+    assert LoadingConfig(dataloader_persistent_workers=False).asks_for_workers == ()
+
+
 def test_nothing_is_recommended_where_everything_crashed():
     report = TuningReport((trial(0, 0.0, crashes=1, trouble="broken"),), "a model")
     assert "nothing can be recommended" in report.render()
@@ -113,6 +127,31 @@ def test_numbers_of_workers_double_from_none():
 
 
 def test_a_picture_is_drawn(tmp_path):
-    for trials in ([trial(0, 5.0), trial(1, 6.0), trial(2, 7.0, prefetch=4)], [trial(0, 1.0)]):
+    crashed = trial(2, 0.0, crashes=3)
+    for trials in ([trial(0, 5.0), trial(1, 6.0), trial(2, 7.0, prefetch=4)], [trial(0, 1.0)], [crashed]):
         draw_trials(trials, tmp_path / "io.png")
         assert (tmp_path / "io.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize("place", ["", "io.png/io.png"])
+def test_where_a_picture_cannot_be_written_nothing_is_measured(tmp_path, place):
+    (tmp_path / "io.png").touch()
+    with pytest.raises(ConfigError, match=r"--plot"):
+        check_picture(tmp_path / place)
+    check_picture(tmp_path / "new" / "io.png")
+    assert not (tmp_path / "new").exists()
+
+
+class FewerWorkers(PreparedRows):
+    """Of which one less is started than asked for, as where open files are short."""
+
+    def open(self, settings):
+        return super().open(LoaderSettings(settings.num_workers - 1, settings.prefetch_factor))
+
+
+def test_fewer_workers_than_asked_for_are_no_measurement_of_those():
+    path = path_of(Rows())
+    fewer = FewerWorkers(path.dataset, path.collator, path.build_batches)
+    (found,) = measure_grid(fewer, lambda batch: None, [LoaderSettings(1)], num_batches=2, repeats=1)
+    assert found.crashes == 1
+    assert found.trouble == "1 worker, 2 batches ahead each: only 0 could be started."
