@@ -62,8 +62,10 @@ def _loading(parts: RunParts, schedule: Schedule) -> Iterator[tuple[str, str]]:
     # Nobody counts the batches of a stream.
     num_batches = (schedule.steps_per_epoch or sys.maxsize) * parts.config.training.gradient_accumulation_steps
     yield "loading", render_loading(policy, parts.ranks, num_batches)
-    for note in find_loading_notes(policy, parts.ranks, _token_batches(parts)):
+    for note in find_loading_notes(policy, parts.ranks, _token_batches(parts), num_batches):
         yield "note", note
+    if parts.config.loading.dataloader_pin_memory is True and not policy.pins_memory:
+        yield "note", f"{parts.config.cite('dataloader_pin_memory')} has no effect without a GPU."
 
 
 def _notes(parts: RunParts) -> Iterator[str]:

@@ -46,6 +46,9 @@ def test_the_plan_says_how_batches_are_made(make_parts):
     assert "loading:   as many workers as keep up" in render_plan(make_parts(), None)
     text = render_plan(make_parts(dataloader_num_workers=2), None)
     assert "loading:   2 workers, 2 batches ahead each; about " in text
+    assert "`dataloader_pin_memory: true` has no effect without a GPU" not in text
+    text = render_plan(make_parts(dataloader_pin_memory=True), None)
+    assert "`dataloader_pin_memory: true` has no effect without a GPU" in text
     assert "loading:   batches are made in the training process" in render_plan(
         make_parts(dataloader_num_workers=0), None
     )

@@ -52,4 +52,7 @@ def is_in_memory(folder: Path, mounts: Path = _MOUNTS) -> bool:
 
 
 def _render(num_bytes: int) -> str:
-    return f"{num_bytes / 2**30:.1f} GiB" if num_bytes >= 2**30 else f"{num_bytes / 2**20:.1f} MiB"
+    for name, size in (("GiB", 2**30), ("MiB", 2**20)):
+        if num_bytes >= size:
+            return f"{num_bytes / size:.1f} {name}"
+    return f"{num_bytes / 2**10:.1f} KiB"

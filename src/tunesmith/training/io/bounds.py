@@ -165,11 +165,17 @@ def plan_open_files(num_workers: int, prefetch_factor: int, processes: int, need
     if sparing.needed(num_workers, prefetch_factor) <= sparing.limit.hard:
         return FilePlan(num_workers, True, f"{text}: batches are shared through named files of shared memory.")
     fewer = min(num_workers, sparing.most_workers(prefetch_factor))
+    if not fewer:
+        return FilePlan(
+            0,
+            need.shares_by_name,
+            f"{text}: batches are made in the training process. Raise the limit (ulimit -Hn) for workers.",
+        )
     return FilePlan(
         fewer,
         True,
-        f"{text}: {fewer} workers are used, and batches are shared through named files of shared memory. "
-        "Raise the limit (ulimit -Hn) for more.",
+        f"{text}: {fewer} {'worker is' if fewer == 1 else 'workers are'} used, and batches are shared through named "
+        "files of shared memory. Raise the limit (ulimit -Hn) for more.",
     )
 
 

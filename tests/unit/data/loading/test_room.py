@@ -32,3 +32,6 @@ def test_a_folder_of_memory_may_take_what_the_run_can_spare(tmp_path, mounts, mo
     room.check_room(tmp_path / "memory", 800 * 2**20, mounts)
     with pytest.raises(DataError, match=r"needs about 801\.0 MiB, and there are 800\.0 MiB of memory to spare"):
         room.check_room(tmp_path / "memory", 801 * 2**20, mounts)
+    monkeypatch.setattr(room, "available_memory_bytes", lambda: 100_000)
+    with pytest.raises(DataError, match=r"needs about 97\.7 KiB, and there are 78\.1 KiB of memory to spare"):
+        room.check_room(tmp_path / "memory", 100_000, mounts)

@@ -78,6 +78,12 @@ def test_workers_are_lowered_where_that_is_not_enough():
     assert "ulimit -Hn" in plan.note
 
 
+def test_no_worker_at_all_is_said_as_what_it_means():
+    plan = plan_open_files(6, 2, 1, FileNeed(20, OpenFileLimit(64, 64)))
+    assert (plan.num_workers, plan.shares_by_name) == (0, False)
+    assert "and 64 are allowed: batches are made in the training process. Raise the limit (ulimit -Hn)" in plan.note
+
+
 def test_the_limits_of_this_process_are_used():
     assert prepare_open_files(1, 2, 1).num_workers == 1
 
