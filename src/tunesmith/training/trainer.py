@@ -12,7 +12,6 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
-import torch
 from accelerate.optimizer import AcceleratedOptimizer
 from torch import Tensor, nn
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
@@ -312,14 +311,6 @@ class ObjectiveTrainer(FedTrainer):
             if isinstance(callback, ExportableState):
                 states.setdefault(type(callback).__name__, []).append(callback.state())
         self.state.stateful_callbacks = states
-
-    def gather(self, own: Any) -> list[Any]:
-        """Return what each process has, in their order; all of them have to ask."""
-        if self.accelerator.num_processes == 1:
-            return [own]
-        gathered: list[Any] = [None] * self.accelerator.num_processes
-        torch.distributed.all_gather_object(gathered, own)
-        return gathered
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """Write the model or adapter and the tokenizer with its template; nothing that has to be unpickled."""

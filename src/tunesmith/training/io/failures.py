@@ -113,9 +113,9 @@ def describe_silence(group: WorkerGroup, where: str, seconds: float, describe_ro
     """Describe that nothing came in time; the workers were killed for it."""
     rows = [group.find_row(number) for number in range(len(group))]
     known = [describe_index(row, describe_row) for row in rows if row is not None]
-    at = f", which were at {'; '.join(known)}" if known else ""
+    at = f", which were at {'; '.join(known)}," if known else ""
     return Trouble(
-        what=f"{where} did not come within {seconds:g} s (data_timeout_seconds); the workers{at}, were ended",
+        what=f"{where} did not come within {seconds:g} s (data_timeout_seconds); the workers{at} were ended",
         advice="Look at the stacks above; raise data_timeout_seconds if making a batch may take that long.",
     )
 

@@ -214,9 +214,12 @@ class FedTrainer(Trainer):
         """Save what the run has learnt and stop. All processes come here at the same step.
 
         Raises:
-            FeedError: Always; in a process that has its batches, to say that another has not.
+            FeedError: Always; in a process that has its batches, to say which has not and why.
         """
-        what = str(failure or "Another process of this run could not make its batches.")
+        # The main process shows its error and ends, and the others with it: it must know theirs.
+        told = self.gather(None if failure is None else str(failure))
+        others = (f"Process {rank} could not make its batches: {text}" for rank, text in enumerate(told) if text)
+        what = "\n".join(others) if failure is None else str(failure)
         step = self.state.global_step
         if self.is_in_train and step == 0:
             what += "\nNo step had been taken."
@@ -244,6 +247,14 @@ class FedTrainer(Trainer):
             return means
 
         batch["reduce_means"] = reduce
+
+    def gather(self, own: Any) -> list[Any]:
+        """Return what each process has, in their order; all of them have to ask."""
+        if self.accelerator.num_processes == 1:
+            return [own]
+        gathered: list[Any] = [None] * self.accelerator.num_processes
+        torch.distributed.all_gather_object(gathered, own)
+        return gathered
 
     def _sum_over_processes(self, values: Tensor) -> Tensor:
         if self.accelerator.num_processes == 1:

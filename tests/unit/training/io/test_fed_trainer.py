@@ -63,6 +63,13 @@ def test_nothing_is_saved_before_the_first_step(tmp_path):
     assert list(tmp_path.glob("checkpoint-*")) == []
 
 
+def test_a_process_that_has_its_batches_says_which_has_not_and_why(tmp_path):
+    trainer = tiny_trainer(tmp_path, uneven_rows(4))
+    trainer.gather = lambda own: [own, "Worker 1 of 2 was ended by SIGKILL."]
+    with pytest.raises(FeedError, match=r"Process 1 could not make its batches: Worker 1 of 2 was ended by SIGKILL\."):
+        trainer._stop_without_batches(None)
+
+
 @pytest.mark.processes
 def test_a_loader_that_changes_during_a_resumed_run_gives_the_rows_of_a_fixed_one(tmp_path):
     def rows_of(folder, changes, resume=None, max_steps=-1):

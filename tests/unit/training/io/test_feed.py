@@ -9,11 +9,13 @@ from tunesmith.data.collators import build_collator
 from tunesmith.runtime.open_files import OpenFileLimit
 from tunesmith.training.io import bounds, failures
 from tunesmith.training.io.bounds import Demand
-from tunesmith.training.io.failures import FeedError
+from tunesmith.training.io.failures import FeedError, describe_silence
 from tunesmith.training.io.feed import BatchFeed
+from tunesmith.training.io.making import RowMarks
 from tunesmith.training.io.pipe import WorkerPipe
 from tunesmith.training.io.settings import LoaderPolicy, LoaderSettings
 from tunesmith.training.io.tuner import Change
+from tunesmith.training.io.worker_group import WorkerGroup
 
 
 @pytest.fixture
@@ -185,6 +187,11 @@ def test_a_worker_that_hangs_shows_its_stack_and_is_replaced(opened, tmp_path, c
 
 
 @pytest.mark.processes
+def test_workers_that_were_at_no_row_are_told_without_one():
+    trouble = describe_silence(WorkerGroup([object()], RowMarks(1)), "batch 3", 2.0, "row {}".format)
+    assert trouble.what.endswith("within 2 s (data_timeout_seconds); the workers were ended")
+
+
 def test_workers_are_lowered_to_the_open_files_there_are(opened, monkeypatch, caplog):
     monkeypatch.setattr(bounds, "count_open_files", lambda: 100)
     monkeypatch.setattr(bounds, "raise_open_file_limit", lambda needed: OpenFileLimit(185, 185))
