@@ -55,3 +55,8 @@ def test_what_is_allowed_is_said_in_words():
         "row_variables": "a mapping of names to text",
         "cache_dir": "a path or null",
     }
+
+
+def test_the_table_is_that_of_the_groups_whenever_it_is_read():
+    assert all_settings.__wrapped__() == all_settings()
+    assert {setting.group for setting in all_settings().values()} == set(GROUPS)
