@@ -73,13 +73,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     Commands that run in the process of a test, or of its fixtures, say what is logged and where.
     """
     root, ours = logging.getLogger(), logging.getLogger("tunesmith")
-    handlers, level, counter = list(root.handlers), ours.level, sys.gettrace()
-    if str(item.path).startswith(_UNCOUNTED):
+    handlers, level = list(root.handlers), ours.level
+    is_counted = not str(item.path).startswith(_UNCOUNTED)
+    counter = sys.gettrace()
+    if not is_counted:
         sys.settrace(None)
     try:
         return (yield)
     finally:
-        sys.settrace(counter)
+        # Only what was taken away: a test marked `no_cover` leaves another counter behind than the one it found.
+        if not is_counted:
+            sys.settrace(counter)
         ours.setLevel(level)
         for handler in [handler for handler in root.handlers if handler not in handlers]:
             root.removeHandler(handler)
