@@ -1,6 +1,7 @@
 """A model ready to train or to run, from wherever it is kept.
 
 load.py           the order of everything here: load_model
+base_weights.py   configuration and weights of the base model
 tokenizer.py      load_tokenizer
 locations.py      folder, GGUF file, adapter folder or hub id
 gguf/             weights and tokenizers of GGUF files
@@ -15,10 +16,11 @@ summary.py        trained and total parameters
 """
 
 from tunesmith.models.attention import AttentionChoice, resolve_attention
+from tunesmith.models.base_weights import load_base_config
 from tunesmith.models.devices import resolve_device
 from tunesmith.models.heads import HiddenStates, LanguageHead, resolve_head, run_body
 from tunesmith.models.isolation import check_isolation
-from tunesmith.models.load import LoadedModel, load_base_config, load_model
+from tunesmith.models.load import LoadedModel, load_model
 from tunesmith.models.precision import Precision, resolve_precision
 from tunesmith.models.summary import ParameterSummary
 from tunesmith.models.tokenizer import load_tokenizer

@@ -18,9 +18,9 @@ from tunesmith.models.adapters.modules import find_layers, list_expert_parameter
 from tunesmith.models.adapters.record import BaseRecord
 from tunesmith.models.adapters.stored import read_settings
 from tunesmith.models.attention import resolve_attention
+from tunesmith.models.base_weights import load_base_config
 from tunesmith.models.devices import resolve_device
 from tunesmith.models.families import resolve_logit_transform
-from tunesmith.models.load import load_base_config
 from tunesmith.models.locations import AdaptedLocation, resolve_with_adapters
 from tunesmith.models.quantization.stored import find_stored_weights
 from tunesmith.models.summary import ParameterSummary, summarize_parameters

@@ -1,46 +1,32 @@
 """The order of everything in this package: from settings to a model that is ready to train or to run."""
 
 import logging
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from peft import PeftModel
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from tunesmith.config import RunConfig
-from tunesmith.config.model import ModelConfig
 from tunesmith.config.peft_methods import PEFT_METHODS
-from tunesmith.errors import ModelError
 from tunesmith.models.adapters import apply_adapters
 from tunesmith.models.adapters.stored import read_settings
 from tunesmith.models.attention import AttentionChoice, resolve_attention
+from tunesmith.models.base_weights import load_weights, read_config
 from tunesmith.models.checkpointing import enable_gradient_checkpointing, resolve_gradient_checkpointing
-from tunesmith.models.completeness import check_complete, explain_damaged_files
 from tunesmith.models.devices import resolve_device
-from tunesmith.models.gguf.metadata import read_metadata
-from tunesmith.models.gguf.weights import load_config as load_gguf_config
-from tunesmith.models.gguf.weights import load_weights as load_gguf_weights
 from tunesmith.models.grown_vocabulary import grow_vocabulary
 from tunesmith.models.heads import find_base_model
 from tunesmith.models.isolation import check_isolation
 from tunesmith.models.kernels import check_flash_attention, use_liger_kernels
 from tunesmith.models.lean import use_lean_layers
-from tunesmith.models.locations import AdaptedLocation, ModelLocation, hub_error, resolve_with_adapters
+from tunesmith.models.locations import AdaptedLocation, resolve_with_adapters
 from tunesmith.models.memory import TrainingMemory
 from tunesmith.models.precision import Precision, resolve_inference_dtype, resolve_precision, upcast_norms
-from tunesmith.models.quantization import Quantization, dequantize_checked, resolve_quantization
+from tunesmith.models.quantization import Quantization, resolve_quantization
 from tunesmith.models.quantization.fp8 import use_float8_products
 from tunesmith.models.quantization.resolve import check_has_gradient
 from tunesmith.models.reward.build import exact_parameters
@@ -101,66 +87,98 @@ def load_model(
     Raises:
         ModelError: The model or an adapter cannot be loaded, does not fit, or cannot do what is asked.
     """
+    settled = _settle(config, is_trainable=is_trainable, needs_exact=needs_exact)
+    base, notes = _load_base(config, tokenizer, settled, is_trainable=is_trainable)
+    grown = grow_vocabulary(config, base, tokenizer, settled.found, is_trainable=is_trainable)
+    adapted = apply_adapters(
+        base,
+        grown.adapter,
+        () if needs_exact else settled.found.adapters,
+        trained_dtype=settled.precision.trained_dtype,
+        is_trainable=is_trainable,
+        is_compressed=settled.is_compressed,
+    )
+    _cast_frozen(adapted.model, settled.precision.frozen_dtype, is_compressed=settled.is_compressed)
+    model = _place(adapted.model, settled.device, is_compressed=settled.is_compressed)
+    base.config.use_cache = not is_trainable
+    loaded = LoadedModel(
+        model,
+        settled.attention,
+        settled.precision,
+        summarize_parameters(model),
+        gradient_checkpointing=False,
+        notes=(*notes, *([grown.note] if grown.note else []), *adapted.notes),
+        stored_dtype=settled.stored_dtype,
+        memory=None,
+        quantization=settled.quantization,
+        changes_positions=bool(settled.notes),
+    )
+    _log_parameters(config, loaded, is_trainable=is_trainable)
+    if is_trainable:
+        return _prepare_training(config, loaded, layout, most_tokens)
+    base.config.dtype = settled.stored_dtype
+    return loaded
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """What is decided before any weight is read."""
+
+    found: AdaptedLocation
+    device: torch.device
+    model_config: PreTrainedConfig
+    stored_dtype: torch.dtype | None
+    precision: Precision
+    attention: AttentionChoice
+    quantization: Quantization | None
+    notes: tuple[str, ...]
+    """About positions that are stretched; none where they are as stored."""
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the weights of the base stay compressed."""
+        return self.quantization is not None and self.quantization.is_compressed
+
+
+def _settle(config: RunConfig, *, is_trainable: bool, needs_exact: bool) -> _Settled:
+    """Decide how the base model is loaded."""
     found = resolve_with_adapters(config.model, config.adapter.adapter_name_or_path)
-    location = found.base
     device = resolve_device(use_cpu=config.training.use_cpu)
-    model_config = _load_config(config.model, location)
+    model_config = read_config(config.model, found.base)
     stored_dtype = model_config.dtype if isinstance(model_config.dtype, torch.dtype) else None
-    notes: list[str] = []
-    stretched = _stretch_positions(config, model_config, found, is_trainable=is_trainable)
-    notes += stretched
+    notes = _stretch_positions(config, model_config, found, is_trainable=is_trainable)
     precision = resolve_precision(config, device) if is_trainable else _precision_to_run(config, stored_dtype, device)
     attention = resolve_attention(
         config.model.flash_attn, device, model_config, precision, shares_prompts=config.may_share_prompts
     )
     quantization = resolve_quantization(
-        config, model_config, location, device, precision, is_trainable=is_trainable, needs_exact=needs_exact
+        config, model_config, found.base, device, precision, is_trainable=is_trainable, needs_exact=needs_exact
     )
-    is_compressed = quantization is not None and quantization.is_compressed
-    dtype = _load_dtype(config, precision, found.adapters, is_trainable=is_trainable)
+    return _Settled(found, device, model_config, stored_dtype, precision, attention, quantization, tuple(notes))
+
+
+def _load_base(
+    config: RunConfig, tokenizer: PreTrainedTokenizerBase, settled: _Settled, *, is_trainable: bool
+) -> tuple[PreTrainedModel, list[str]]:
+    """Return the model before its adapters, for stage rm with a head for scores, and what to say of it in the plan."""
+    dtype = _load_dtype(config, settled.precision, settled.found.adapters, is_trainable=is_trainable)
+    notes = list(settled.notes)
 
     def load(kind: Any) -> PreTrainedModel:
-        return _load_weights(config, location, model_config, attention, dtype, quantization, kind)
+        return load_weights(
+            config, settled.found.base, settled.model_config, settled.attention, dtype, settled.quantization, kind
+        )
 
     if config.objective.stage == "rm":
-        reward = load_reward_base(config, found, model_config, tokenizer, load, is_trainable=is_trainable)
-        base, notes = reward.model, [*notes, reward.note]
+        reward = load_reward_base(
+            config, settled.found, settled.model_config, tokenizer, load, is_trainable=is_trainable
+        )
+        base = reward.model
+        notes.append(reward.note)
     else:
-        check_writes_text(found, config.objective.stage)
+        check_writes_text(settled.found, config.objective.stage)
         base = load(AutoModelForCausalLM)
-    notes += _note_quantization(base, quantization, is_trainable)
-    grown = grow_vocabulary(config, base, tokenizer, found, is_trainable=is_trainable)
-    notes += [grown.note] if grown.note else []
-    adapted = apply_adapters(
-        base,
-        grown.adapter,
-        () if needs_exact else found.adapters,
-        trained_dtype=precision.trained_dtype,
-        is_trainable=is_trainable,
-        is_compressed=is_compressed,
-    )
-    notes.extend(adapted.notes)
-    _cast_frozen(adapted.model, precision.frozen_dtype, is_compressed=is_compressed)
-    model = _place(adapted.model, device, is_compressed=is_compressed)
-    base.config.use_cache = not is_trainable
-    parameters = summarize_parameters(model)
-    _log_parameters(config, model, parameters, is_trainable=is_trainable)
-    loaded = LoadedModel(
-        model,
-        attention,
-        precision,
-        parameters,
-        False,
-        tuple(notes),
-        stored_dtype,
-        None,
-        quantization,
-        changes_positions=bool(stretched),
-    )
-    if not is_trainable:
-        base.config.dtype = stored_dtype
-        return loaded
-    return _prepare_training(config, loaded, layout, most_tokens)
+    return base, [*notes, *_note_quantization(base, settled.quantization, is_trainable)]
 
 
 def _prepare_training(
@@ -220,83 +238,12 @@ def _note_quantization(base: PreTrainedModel, quantization: Quantization | None,
     return [quantization.note]
 
 
-def _log_parameters(
-    config: RunConfig, model: torch.nn.Module, parameters: ParameterSummary, *, is_trainable: bool
-) -> None:
+def _log_parameters(config: RunConfig, loaded: LoadedModel, *, is_trainable: bool) -> None:
     if is_trainable:
-        logger.info(parameters.render_line())
+        logger.info(loaded.parameters.render_line())
     if config.model.print_param_status:
-        for line in list_parameter_status(model):
+        for line in list_parameter_status(loaded.model):
             logger.info(line)
-
-
-def load_base_config(config: RunConfig) -> PreTrainedConfig:
-    """Load the transformers configuration of a run's base model, without its weights.
-
-    For decisions that depend on the family and come before loading: `resolve_attention` takes it to find out whether
-    samples of this model may share a row.
-
-    Raises:
-        ModelError: There is no model, or its configuration cannot be read.
-    """
-    return _load_config(config.model, resolve_with_adapters(config.model, ()).base)
-
-
-def _load_config(config: ModelConfig, location: ModelLocation) -> PreTrainedConfig:
-    if location.kind == "gguf":
-        assert location.path is not None, "a GGUF file is on this disk"
-        return load_gguf_config(read_metadata(location.path))
-    try:
-        model_config: PreTrainedConfig = AutoConfig.from_pretrained(location.source, **_hub_options(config))
-    except (OSError, ValueError, KeyError) as error:
-        raise _loading_error(location, config, error) from error
-    return model_config
-
-
-def _load_weights(
-    config: RunConfig,
-    location: ModelLocation,
-    model_config: PreTrainedConfig,
-    attention: AttentionChoice,
-    dtype: torch.dtype,
-    quantization: Quantization | None,
-    kind: Any,
-) -> PreTrainedModel:
-    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention.implementation}
-    try:
-        if config.model.train_from_scratch:
-            remote = config.model.trust_remote_code
-            model = kind.from_config(model_config, trust_remote_code=remote, **options)
-        elif location.kind == "gguf":
-            assert location.path is not None, "a GGUF file is on this disk"
-            model = load_gguf_weights(read_metadata(location.path), config=model_config, **options)
-        else:
-            options |= {"config": model_config, "output_loading_info": True, **_hub_options(config.model)}
-            options |= {} if quantization is None else quantization.loading
-            with explain_damaged_files(location.name, location.path, "model_name_or_path"), _said_by_us():
-                model, info = kind.from_pretrained(location.source, **options)
-            check_complete(location.name, info)
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
-        raise _loading_error(location, config.model, error) from error
-    # Adapters remember their base by this name, from wherever they are loaded later.
-    name = str(location.path.resolve()) if isinstance(location.path, Path) else location.name
-    model.name_or_path = model.config._name_or_path = name
-    loaded: PreTrainedModel = model
-    return loaded if quantization is None else _finish_compression(loaded, quantization, dtype)
-
-
-@contextmanager
-def _said_by_us() -> Iterator[None]:
-    """Keep quiet about stored weights whose reading we ask for; the plan says it."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="You passed `quantization_config`", category=UserWarning)
-        yield
-
-
-def _finish_compression(model: PreTrainedModel, quantization: Quantization, dtype: torch.dtype) -> PreTrainedModel:
-    if quantization.after_loading is not None:
-        quantization.after_loading(model)
-    return dequantize_checked(model, dtype) if quantization.needs_dequantizing else model
 
 
 def _place(model: PreTrainedModel | PeftModel, device: torch.device, *, is_compressed: bool) -> Any:
@@ -307,25 +254,6 @@ def _place(model: PreTrainedModel | PeftModel, device: torch.device, *, is_compr
         if parameter.device != device and parameter.device.type != "meta":
             parameter.data = parameter.data.to(device)
     return model
-
-
-def _hub_options(config: ModelConfig) -> dict[str, Any]:
-    return {
-        "trust_remote_code": config.trust_remote_code,
-        "revision": config.model_revision,
-        "cache_dir": config.cache_dir,
-        "token": config.hf_hub_token,
-    }
-
-
-def _loading_error(location: ModelLocation, config: ModelConfig, error: Exception) -> ModelError:
-    if location.kind == "hub" and isinstance(error, OSError):
-        return hub_error(location.name, config, error)
-    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return ModelError(
-        f"model_name_or_path: {location.name} cannot be loaded as a causal language model: {first}. "
-        "Check that the folder is whole and that the installed transformers knows this kind of model."
-    )
 
 
 def _load_dtype(config: RunConfig, precision: Precision, adapters: Sequence[str], *, is_trainable: bool) -> torch.dtype:

@@ -20,9 +20,9 @@ from tunesmith.data.chat import resolve_template
 from tunesmith.inference.load import load_run_tokenizer
 from tunesmith.models import load_model, resolve_attention, resolve_device, resolve_precision
 from tunesmith.models.adapters import check_adapter_options
+from tunesmith.models.base_weights import load_base_config
 from tunesmith.models.dropout import switch_dropout_off
 from tunesmith.models.isolation import check_isolation
-from tunesmith.models.load import load_base_config
 from tunesmith.models.reward import set_scoring_pad
 from tunesmith.runtime.files import check_writable
 from tunesmith.runtime.folder_lock import hold_folder
