@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from tunesmith.config.coercion import PlainText
+from tunesmith.config.suggestions import render_similar_path
 from tunesmith.errors import ConfigError, ConfigProblem
 
 FILE_ENDINGS = (".yaml", ".yml", ".json")
@@ -48,7 +49,8 @@ def read_document(path: str | Path) -> Document:
     try:
         text = Path(path).expanduser().read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
-        raise ConfigError([ConfigProblem(name, f"there is no such file (looked in {Path.cwd()}).")]) from error
+        hint = render_similar_path(name)
+        raise ConfigError([ConfigProblem(name, f"there is no such file (looked in {Path.cwd()}).{hint}")]) from error
     except IsADirectoryError as error:
         raise ConfigError([ConfigProblem(name, "this is a folder; name the file in it.")]) from error
     except (OSError, UnicodeDecodeError) as error:

@@ -11,8 +11,10 @@ from typing import Any, Literal
 from huggingface_hub import snapshot_download
 
 from tunesmith.config.model import ModelConfig
+from tunesmith.config.suggestions import render_similar_path
 from tunesmith.errors import ModelError
 from tunesmith.models.gguf.metadata import find_gguf_file
+from tunesmith.runtime.hub import find_network_trouble, watch_hub
 from tunesmith.runtime.optional import require
 
 ADAPTER_FILE = "adapter_config.json"
@@ -56,9 +58,11 @@ def resolve_location(config: ModelConfig, name: str | None = None) -> ModelLocat
     if _looks_like_path(name):
         raise ModelError(
             f"model_name_or_path: {name} does not exist. Give an existing folder, a GGUF file or a hub id (org/name)."
+            f"{render_similar_path(name)}"
         )
     if is_modelscope(config):
         return _resolve_path(name, _download_from_modelscope(config, name))
+    watch_hub()
     return ModelLocation("hub", name, None)
 
 
@@ -130,7 +134,10 @@ def resolve_adapter(config: ModelConfig, name: str) -> Path:
     folder = Path(name).expanduser()
     if not folder.exists():
         if _looks_like_path(name):
-            raise ModelError(f"adapter_name_or_path: {name} does not exist. Give an adapter folder or a hub id.")
+            raise ModelError(
+                f"adapter_name_or_path: {name} does not exist. Give an adapter folder or a hub id."
+                f"{render_similar_path(name)}"
+            )
         # `model_revision` is a version of the model. An adapter is a repository of its own.
         if is_modelscope(config):
             folder = _download_from_modelscope(config, name, "adapter_name_or_path", revision="master")
@@ -176,6 +183,7 @@ def _resolve_path(name: str, path: Path) -> ModelLocation:
 
 
 def _download_adapter(config: ModelConfig, name: str) -> Path:
+    watch_hub()
     try:
         return _snapshot(name, config.cache_dir, config.hf_hub_token, config.adapter_folder)
     except (OSError, ValueError) as error:  # the hub's and the network's errors are OSErrors
@@ -207,12 +215,20 @@ def _download_from_modelscope(
 
 def hub_error(name: str, config: ModelConfig, error: Exception, setting: str = "model_name_or_path") -> ModelError:
     """Explain a failed look-up on Hugging Face in terms of the settings."""
+    version = f" (revision {config.model_revision})" if setting == "model_name_or_path" else ""
+    trouble = find_network_trouble()
+    if trouble is not None:
+        return ModelError(
+            f"{setting}: {name}{version} is neither a path here nor in the cache, and {trouble}. Without a network, "
+            f"fetch it elsewhere (hf download {name} --local-dir FOLDER), and give the folder. If only this hub is out "
+            "of reach, set the variable HF_ENDPOINT to the address of a mirror, or set model_hub: modelscope."
+            f"{render_similar_path(name)}"
+        )
     offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes"}
     first = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
     reason = "HF_HUB_OFFLINE is set and it is not in the cache" if offline else first
-    version = f" (revision {config.model_revision})" if setting == "model_name_or_path" else ""
     return ModelError(
         f"{setting}: {name}{version} cannot be loaded from Hugging Face: {reason}. "
         "It is neither a local path nor a reachable hub id: check the spelling, the network and hf_hub_token, set "
-        "model_hub: modelscope, or give a local folder."
+        f"model_hub: modelscope, or give a local folder.{render_similar_path(name)}"
     )

@@ -64,6 +64,20 @@ def test_unreachable_hub_id_explains_itself(monkeypatch):
         load_tokenizer(settings("no-such-org/no-such-model"))
 
 
+def test_without_a_network_the_way_out_is_said(monkeypatch, tmp_path):
+    (tmp_path / "org" / "Name").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(locations, "find_network_trouble", lambda: "huggingface.co cannot be reached (no route)")
+    with pytest.raises(ModelError) as caught:
+        load_tokenizer(settings("org/name"))
+    assert str(caught.value) == (
+        "model_name_or_path: org/name (revision main) is neither a path here nor in the cache, and huggingface.co "
+        "cannot be reached (no route). Without a network, fetch it elsewhere (hf download org/name --local-dir "
+        "FOLDER), and give the folder. If only this hub is out of reach, set the variable HF_ENDPOINT to the address "
+        "of a mirror, or set model_hub: modelscope. Did you mean 'org/Name'?"
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "message"), [("/no/adapter", "does not exist"), (".", r"holds no adapter_config\.json")]
 )

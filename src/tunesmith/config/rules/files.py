@@ -15,7 +15,7 @@ from tunesmith.config.catalogue import (
 )
 from tunesmith.config.reference_policy import STAGES_WITH_REFERENCE
 from tunesmith.config.rules.registry import Finding, Question, rule
-from tunesmith.config.suggestions import render_suggestion
+from tunesmith.config.suggestions import render_similar_path, render_suggestion
 
 _RESULTS = (
     "adapter_model.safetensors",
@@ -70,7 +70,8 @@ def _find_model_problem(name: str) -> str | None:
             return None
         return "that folder holds no config.json, no .gguf file and no adapter_config.json, so it is not a model."
     if _looks_local(name):
-        return f"nothing is there (looked in {Path.cwd() if not path.is_absolute() else path.parent})."
+        looked_in = Path.cwd() if not path.is_absolute() else path.parent
+        return f"nothing is there (looked in {looked_in}).{render_similar_path(name)}"
     return None
 
 
@@ -114,7 +115,7 @@ def _find_missing_adapters(key: str, names: Sequence[str]) -> Iterator[Finding]:
                 (key,), f"`{key}` has '{name}'; that folder holds no adapter_config.json, so it is no adapter.{hint}"
             )
         elif not path.exists() and _looks_local(name):
-            yield Finding((key,), f"`{key}` has '{name}'; nothing is there.")
+            yield Finding((key,), f"`{key}` has '{name}'; nothing is there.{render_similar_path(name)}")
 
 
 @rule("train")
@@ -178,7 +179,8 @@ def _look_at_entry(key: str, name: str, entry: object, folder: Path, *, is_inlin
             yield finding(f"and in {folder / CATALOGUE_FILE} `{'.'.join(path)}` {message}")
     missing = find_missing_file(entry, folder)
     if missing is not None:
-        yield finding(f"whose file_name is '{missing}': {folder / missing} is not there.", "file_name")
+        place = folder / missing
+        yield finding(f"whose file_name is '{missing}': {place} is not there.{render_similar_path(place)}", "file_name")
     for column in find_media_columns(entry):
         yield finding(
             f"whose entry names the column {column}: pictures, films and sound are known but not yet supported, and "
@@ -190,12 +192,14 @@ def _look_at_entry(key: str, name: str, entry: object, folder: Path, *, is_inlin
 
 
 def _say_what_is_known(name: str, known: list[str], folder: str) -> str:
+    similar = render_similar_path(name) or render_similar_path(Path(folder) / name)
     if not known:
+        hint = similar or ("" if Path(folder).exists() else render_similar_path(folder))
         return (
             f"which is no file, and there is no catalogue {Path(folder) / CATALOGUE_FILE} to look it up in; set "
-            "`dataset_dir` to the folder that holds one, or write `dataset_info:` into the configuration."
+            f"`dataset_dir` to the folder that holds one, or write `dataset_info:` into the configuration.{hint}"
         )
-    hint = render_suggestion(name, known, count=3) or f" Known are {', '.join(known[:10])}."
+    hint = similar or render_suggestion(name, known, count=3) or f" Known are {', '.join(known[:10])}."
     return f"which is neither in the catalogue ({Path(folder) / CATALOGUE_FILE}, `dataset_info`) nor a file.{hint}"
 
 
@@ -253,7 +257,8 @@ def checkpoint_is_there(question: Question) -> Iterator[Finding]:
     if isinstance(wanted, str) and not Path(wanted).is_dir():
         yield Finding(
             ("resume_from_checkpoint",),
-            f"`resume_from_checkpoint` is '{wanted}', and there is no such folder; allowed is true or a checkpoint.",
+            f"`resume_from_checkpoint` is '{wanted}', and there is no such folder; allowed is true or a checkpoint."
+            f"{render_similar_path(wanted)}",
         )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from tunesmith.config.suggestions import render_similar_path
 from tunesmith.data.sources.compression import find_file_type, is_compressed
 from tunesmith.errors import DataError
 from tunesmith.runtime.files import file_digest
@@ -85,7 +86,8 @@ def _find_candidates(path: Path, where: str) -> list[Path]:
         if not files:
             raise DataError(f"{where}: no file is like {path}")
         return files
-    raise DataError(f"{where}: {path} does not exist")
+    hint = render_similar_path(path) if _is_on_disk(path) else ""
+    raise DataError(f"{where}: {path} does not exist.{hint}" if hint else f"{where}: {path} does not exist")
 
 
 def _expand(path: Path) -> list[Path]:

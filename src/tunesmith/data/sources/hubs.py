@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 from tunesmith.config.model import ModelConfig
 from tunesmith.errors import DataError
+from tunesmith.runtime.hub import find_network_trouble, watch_hub
 from tunesmith.runtime.optional import require
 
 _HUB_FILE = re.compile(r"hf://datasets/(?P<repo>[^@]+)@(?P<revision>[^/]+)/(?P<file>.+)")
@@ -76,10 +77,12 @@ def download_catalogue(repo: str, file_name: str, access: HubAccess) -> Path:
     """Return a catalogue that stands in a data repository of Hugging Face, on this disk."""
     from huggingface_hub import hf_hub_download
 
+    watch_hub()
     try:
         path = hf_hub_download(repo, file_name, repo_type="dataset", token=access.hf_token, cache_dir=access.cache_dir)
     except (OSError, ValueError) as error:
-        raise DataError(f"dataset_dir: the catalogue {file_name} of {repo} cannot be fetched: {error}") from error
+        reason = find_network_trouble() or error
+        raise DataError(f"dataset_dir: the catalogue {file_name} of {repo} cannot be fetched: {reason}") from error
     return Path(path)
 
 
@@ -89,6 +92,8 @@ def _load_builder(repository: HubRepository, access: HubAccess, where: str) -> A
     source, token = repository.name, access.hf_token
     if repository.hub == "modelscope":
         source, token = str(_download_from_modelscope(repository, access, where)), None
+    else:
+        watch_hub()
     try:
         return datasets.load_dataset_builder(source, name=repository.subset, data_dir=repository.folder, token=token)
     except (OSError, ValueError) as error:
@@ -136,6 +141,14 @@ def _unreachable(repository: HubRepository, error: Exception, where: str) -> Dat
     hub = {"huggingface": "Hugging Face", "modelscope": "ModelScope"}[repository.hub]
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     subset = f" (subset {repository.subset})" if repository.subset else ""
+    trouble = find_network_trouble() if repository.hub == "huggingface" else None
+    if trouble is not None:
+        return DataError(
+            f"{where}: {repository.name}{subset} is not in the cache, and {trouble}. Without a network, fetch it "
+            f"elsewhere (hf download --repo-type dataset {repository.name} --local-dir FOLDER), and name its files "
+            "with file_name. If only this hub is out of reach, set the variable HF_ENDPOINT to the address of a "
+            "mirror, or take ms_hub_url."
+        )
     return DataError(
         f"{where}: {repository.name}{subset} cannot be had from {hub}: {first}. Check the spelling, the network and "
         "the token, or download the files and name them with file_name."

@@ -111,6 +111,25 @@ def test_names_are_looked_up_in_the_catalogue(problems):
     assert found.endswith("Known are alpaca_en, alpaca_zh, identity.")
 
 
+@pytest.mark.parametrize(
+    ("settings", "suggestion"),
+    [
+        ({"model_name_or_path": "./Model"}, "model"),
+        ({"adapter_name_or_path": "./ADAPTER"}, "adapter"),
+        ({"dataset": "Rows.jsonl"}, "rows.jsonl"),
+        ({"dataset": "More.jsonl"}, "data/more.jsonl"),
+        ({"dataset_dir": "Data"}, "data"),
+        ({"dataset": "mine", "dataset_info": {"mine": {"file_name": "More.jsonl"}}}, "data/more.jsonl"),
+        ({"resume_from_checkpoint": "Adapter"}, "adapter"),
+    ],
+)
+def test_a_path_that_differs_in_capitals_is_suggested_as_it_is(folder, problems, settings, suggestion):
+    (folder / "rows.jsonl").touch()
+    (folder / "data" / "more.jsonl").touch()
+    (folder / "adapter").mkdir()
+    assert problems(**settings)[0].endswith(f" Did you mean '{suggestion}'?")
+
+
 def test_inline_entries_and_paths_are_names_too(folder, problems):
     (folder / "rows.jsonl").touch()
     (folder / "data" / "more.jsonl").touch()
