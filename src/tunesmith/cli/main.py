@@ -1,8 +1,8 @@
 """The program `tunesmith`, also installed as `llamafactory-cli`: commands, exit codes, errors in plain words.
 
 Exit codes: 0 done; 2 wrong command or configuration; 3 data; 4 model; 5 checkpoint; 6 training; 7 a package
-is missing; 130 interrupted; 143 ended by SIGTERM; 1 a disk that is full or read-only. Anything else is a defect
-of the program and shows its traceback (exit code 1 as well).
+is missing; 130 interrupted; 143 ended by SIGTERM, 129 by SIGHUP; 1 a disk that is full, read-only or somebody
+else's. Anything else is a defect of the program and shows its traceback (exit code 1 as well).
 """
 
 import difflib
@@ -20,15 +20,17 @@ from typing import Protocol, cast
 
 from tunesmith.cli import output
 from tunesmith.errors import TunesmithError
+from tunesmith.runtime.disk import NO_ROOM, render_room
 from tunesmith.runtime.logging import configure_logging
 from tunesmith.runtime.ranks import current_ranks, leave_error_to_main_process
+from tunesmith.runtime.stop_signals import find_stop_signals
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # what a shell reports for a program that SIGINT ended
 EXIT_DISK = 1
 
-_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
-"""A full disk, a used up quota, a file system that takes no writes: any file that is written can meet them."""
+_DISK_ERRORS = NO_ROOM | {errno.EROFS, errno.EACCES}
+"""No room, a file system that takes no writes, a place of somebody else: any file that is opened can meet them."""
 
 
 class CommandModule(Protocol):
@@ -85,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     configure_logging("INFO", current_ranks().rank)
     try:
-        with _unwinding_on_sigterm():
+        with _unwinding_on_stop_signals():
             return _run_command(words)
     except TunesmithError as error:
         ranks = current_ranks()
@@ -102,9 +104,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in _DISK_ERRORS:
             raise
-        what = error.filename or "a file"
-        output.show_error(f"{what} cannot be written: {error.strerror}. Make room there, or name another folder.")
+        output.show_error(_describe_disk(error))
         return EXIT_DISK
+
+
+def _describe_disk(error: OSError) -> str:
+    if error.filename is None:
+        return f"A file cannot be written: {error.strerror}. Make room, also for temporary files (TMPDIR)."
+    if error.errno == errno.EACCES:
+        return f"{error.filename} cannot be opened: {error.strerror}. Change its permissions, or name another place."
+    room = f" ({render_room(error.filename)})" if error.errno in NO_ROOM else ""
+    advice = "Make room there" if room else "Make it writable"
+    return f"{error.filename} cannot be written: {error.strerror}{room}. {advice}, or name another folder."
 
 
 def _open_closed_streams() -> None:
@@ -122,19 +133,22 @@ def _open_closed_streams() -> None:
 
 
 @contextmanager
-def _unwinding_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM unwind the program as Ctrl-C does, so that it removes what it has half written.
+def _unwinding_on_stop_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP unwind the program as Ctrl-C does, so that it removes what it has half written.
 
     Not in one of several processes: it may wait for the others inside a library, where no Python runs to unwind.
     """
     if threading.current_thread() is not threading.main_thread() or current_ranks().world_size > 1:
         yield
         return
-    before = signal.signal(signal.SIGTERM, _end)
+    # Python has a handler of its own for SIGINT, which raises KeyboardInterrupt.
+    taken = [number for number in find_stop_signals() if number != signal.SIGINT]
+    before = {number: signal.signal(number, _end) for number in taken}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _end(number: int, frame: object) -> None:

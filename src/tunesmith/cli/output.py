@@ -42,9 +42,13 @@ def show_json(value: object, *, indent: int | None = None) -> None:
 
 
 def show_error(text: str) -> None:
-    """Print an error to standard error, marked `error:` and red on a terminal."""
+    """Print an error to standard error, marked `error:` and red on a terminal.
+
+    Where nobody reads it any more (a closed terminal), the exit code alone tells of it.
+    """
     mark = "\x1b[31merror:\x1b[0m" if wants_colour(sys.stderr) else "error:"
-    _write(sys.stderr, f"{mark} {text}\n")
+    with suppress(OSError):
+        _write(sys.stderr, f"{mark} {text}\n")
 
 
 def show_pieces(pieces: Iterable[str]) -> str:

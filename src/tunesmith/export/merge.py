@@ -50,6 +50,8 @@ RELOAD_TOLERANCE = 1e-2
 Not exact: transformers keeps some weights of some models in float32 when it loads.
 """
 
+_LEFT_NOTHING = "Nothing of it was left there: make room, or name another folder."
+
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
@@ -131,8 +133,9 @@ def export_model(config: RunConfig) -> ExportReport:
         compressed=merged.card.compressed,
     )
     expected, exact_layers = measure_logits(merged.model, source.probe), merged.exact_layers
+    needed = merged.card.num_parameters * merged.dtype.itemsize
     with atomic_directory(out, overwrite=out.exists()) as folder:
-        with explain_failed_writes(out, ModelError, "Nothing of it was left there: make room, or name another folder."):
+        with explain_failed_writes(out, ModelError, _LEFT_NOTHING, needed):
             _write(folder, out.name, source, merged)
         del merged  # two copies of a large model may not fit
         difference = check_reload(

@@ -13,9 +13,13 @@ from typing import Any
 from safetensors import SafetensorError
 
 from tunesmith.errors import ConfigError, ConfigProblem, TunesmithError
+from tunesmith.runtime.disk import NO_ROOM, name_failed_file, render_room
 
 _WRITER_FAILED = ("inline_container", "PytorchStreamWriter", "unexpected pos")
 """Words of the RuntimeError with which torch.save hides that a disk is full."""
+
+_LEAST_BYTES = 1 << 14
+"""What the smallest of runs leaves."""
 
 
 def check_writable(folder: str | Path, setting: str) -> None:
@@ -25,35 +29,43 @@ def check_writable(folder: str | Path, setting: str) -> None:
         ConfigError: It cannot; the message names the setting that the folder comes from.
     """
     nearest = Path(folder).absolute()
-    while not nearest.exists():
+    while not nearest.exists():  # a file may stand where a folder is to go
         nearest = nearest.parent
     try:
-        with tempfile.TemporaryFile(dir=nearest):
-            pass
+        with tempfile.TemporaryFile(dir=nearest) as file:
+            file.write(bytes(_LEAST_BYTES))  # an empty file finds its place on a full disk, too
     except OSError as error:
-        problem = f"`{setting}` is '{folder}', and nothing can be written to {nearest}: {error.strerror}. "
-        raise ConfigError([ConfigProblem(setting, f"{problem}Name another folder.")]) from error
+        room = f" ({render_room(nearest)})" if error.errno in NO_ROOM else ""
+        problem = f"`{setting}` is '{folder}', and nothing can be written to {nearest}: {error.strerror}{room}. "
+        advice = "Make room there, or name another folder." if room else "Name another folder."
+        raise ConfigError([ConfigProblem(setting, f"{problem}{advice}")]) from error
 
 
 @contextmanager
-def explain_failed_writes(where: str | Path, kind: type[TunesmithError], advice: str) -> Iterator[None]:
-    """Say in plain words that files could not be written, whichever library was writing them.
+def explain_failed_writes(
+    where: str | Path, kind: type[TunesmithError], advice: str, needed_bytes: int = 0
+) -> Iterator[None]:
+    """Say in plain words that files could not be written, whichever library was writing them, and what room there is.
 
     Args:
         where: What was being written.
         kind: Exception to raise.
         advice: What to do, as a sentence.
+        needed_bytes: About how much it takes. 0 where nobody knows.
     """
     try:
         yield
     except OSError as error:
-        raise kind(f"{where} cannot be written: {error.strerror or error}. {advice}") from error
+        room = f" ({render_room(where, needed_bytes)})" if error.errno in NO_ROOM else ""
+        raise kind(f"{where} cannot be written: {error.strerror or error}{room}. {advice}") from error
     except SafetensorError as error:
-        raise kind(f"{where} cannot be written: {error}. {advice}") from error
+        room = render_room(where, needed_bytes)
+        raise kind(f"{where} cannot be written: {error} ({room}). {advice}") from error
     except RuntimeError as error:
         if not any(word in str(error) for word in _WRITER_FAILED):
             raise
-        raise kind(f"{where} cannot be written to its end; the disk may be full. {advice}") from error
+        room = render_room(where, needed_bytes)
+        raise kind(f"{where} cannot be written to its end; the disk may be full ({room}). {advice}") from error
 
 
 def write_text_atomic(path: str | Path, text: str) -> None:
@@ -73,8 +85,9 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.with_name(f".{target.name}.incomplete-{os.getpid()}")
     try:
-        yield beside
-        _sync(beside)
+        with name_failed_file(target):
+            yield beside
+            _sync(beside)
         beside.replace(target)
     finally:
         beside.unlink(missing_ok=True)
@@ -108,8 +121,9 @@ def atomic_directory(final: str | Path, *, overwrite: bool = False) -> Iterator[
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
     try:
-        yield beside
-        sync_tree(beside)
+        with name_failed_file(target):
+            yield beside
+            sync_tree(beside)
         _move_into_place(beside, target, overwrite=overwrite)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
@@ -132,8 +146,9 @@ def atomic_files(folder: str | Path) -> Iterator[Path]:
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
     try:
-        yield beside
-        sync_tree(beside)
+        with name_failed_file(target):
+            yield beside
+            sync_tree(beside)
         for path in sorted(path for path in beside.rglob("*") if not path.is_dir()):
             place = target / path.relative_to(beside)
             place.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from contextlib import suppress
 from typing import TextIO
 
 _COLOURS = {logging.DEBUG: "2", logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "31"}
@@ -61,11 +62,14 @@ class ConsoleHandler(logging.Handler):
         """Write one message."""
         line = self.format(record)
         progress = sys.modules.get("tqdm")
-        if progress is None:
-            self.stream.write(line + "\n")
-        else:  # clears a bar on the same terminal first and draws it again below the message
-            progress.tqdm.write(line, file=self.stream)
-        self.stream.flush()
+        # A run goes on without its messages when their reader is gone: a closed terminal, a pipe to a dead program, a
+        # full disk behind `2> log.txt`.
+        with suppress(OSError):
+            if progress is None:
+                self.stream.write(line + "\n")
+            else:  # clears a bar on the same terminal first and draws it again below the message
+                progress.tqdm.write(line, file=self.stream)
+            self.stream.flush()
 
 
 class ConsoleFormatter(logging.Formatter):

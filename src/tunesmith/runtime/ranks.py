@@ -53,6 +53,11 @@ def current_ranks(environ: Mapping[str, str] | None = None) -> Ranks:
     )
 
 
+def is_started_by_torchrun(environ: Mapping[str, str] | None = None) -> bool:
+    """Return whether torchrun started this process and watches over it."""
+    return "TORCHELASTIC_RUN_ID" in (os.environ if environ is None else environ)
+
+
 def leave_error_to_main_process(ranks: Ranks, *, wait_seconds: float = _WAIT_FOR_MAIN_SECONDS) -> None:
     """Give the main process time to end by the same error, so that a mistake in the settings is shown once.
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from tunesmith.config import RunConfig
 from tunesmith.errors import ConfigError
-from tunesmith.runtime.ranks import current_ranks
+from tunesmith.runtime.ranks import current_ranks, is_started_by_torchrun
+from tunesmith.runtime.stop_signals import is_hangup_ignored
 
 logger = logging.getLogger(__name__)
 
 _TRUE = ("true", "y", "1")
-_RAN_BY_TORCHRUN = "TORCHELASTIC_RUN_ID"
 _SHUTDOWN_SECONDS = 600
 EXIT_INTERRUPTED = 130
 """What a shell reports for a program that Ctrl-C ended."""
@@ -79,7 +79,7 @@ def find_launch_plan(environ: Mapping[str, str], num_devices: int) -> LaunchPlan
             MAX_RESTARTS, RDZV_ID, MIN_NNODES, MAX_NNODES.
         num_devices: Accelerators that this run may use.
     """
-    if _RAN_BY_TORCHRUN in environ or current_ranks(environ).world_size > 1:
+    if is_started_by_torchrun(environ) or current_ranks(environ).world_size > 1:
         return None
     is_forced = environ.get("FORCE_TORCHRUN", "").strip().lower() in _TRUE
     # Naming a number of processes is asking for them, also without several devices: two on a CPU, for example.
@@ -123,9 +123,11 @@ def run_processes(plan: LaunchPlan, words: Sequence[str]) -> int:
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SHUTDOWN_SECONDS))
     # A list, not a text: settings with spaces in them stay whole.
     program = ["-m", "tunesmith.cli.main", "train", *words]
+    # It would take SIGHUP back from nohup, and end with the terminal.
+    signals = ["--signals-to-handle=SIGTERM,SIGINT,SIGQUIT"] if is_hangup_ignored() else []
     try:
         start: Callable[[object], None] = torchrun.run
-        start(torchrun.get_args_parser().parse_args([*plan.torchrun_arguments(), *program]))
+        start(torchrun.get_args_parser().parse_args([*plan.torchrun_arguments(), *signals, *program]))
     except ChildFailedError as error:
         _, failure = error.get_first_failure()
         return failure.exitcode if failure.exitcode > 0 else 128 - failure.exitcode

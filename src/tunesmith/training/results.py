@@ -13,6 +13,7 @@ from tunesmith.errors import MissingDependencyError
 from tunesmith.evaluation.predictions import FILE_NAME as PREDICTIONS_FILE
 from tunesmith.evaluation.predictions import predict
 from tunesmith.models.adapters.vllm import judge_saved
+from tunesmith.runtime.disk import name_failed_file
 from tunesmith.runtime.files import write_json_atomic, write_text_atomic
 from tunesmith.training.assembly import AssembledTrainer, RunParts
 from tunesmith.training.monitoring.account import describe_times
@@ -58,13 +59,19 @@ def save_training(parts: RunParts, trainer: ObjectiveTrainer, metrics: Mapping[s
     """Write weights, tokenizer, template, state and figures of a finished training, and return the figures."""
     figures = {**metrics, **_training_figures(parts, trainer)}
     trainer.save_model()
-    trainer.save_state()
-    trainer.save_metrics("train", figures)
+    with name_failed_file(parts.output_dir):
+        trainer.save_state()
+    _save_figures(parts, trainer, "train", figures)
     _save_streamed(parts, trainer)
     logger.info("%s", render_summary(parts, trainer, figures))
     if parts.ranks.is_main and isinstance(parts.loaded.model, PeftModel):
         _advise_on_serving(parts.output_dir)
     return figures
+
+
+def _save_figures(parts: RunParts, trainer: ObjectiveTrainer, split: str, figures: Mapping[str, Any]) -> None:
+    with name_failed_file(parts.output_dir):
+        trainer.save_metrics(split, figures)
 
 
 def _advise_on_serving(folder: Path) -> None:
@@ -129,7 +136,7 @@ def render_summary(parts: RunParts, trainer: ObjectiveTrainer, figures: Mapping[
 def save_evaluation(parts: RunParts, trainer: ObjectiveTrainer, point: ResumePoint | None) -> dict[str, Any]:
     """Measure the evaluation set, unless the last step of this run just did, and write the figures."""
     metrics = _find_last_evaluation(parts, trainer, point) or trainer.evaluate()
-    trainer.save_metrics("eval", metrics)
+    _save_figures(parts, trainer, "eval", metrics)
     logger.info("%s", render_scores("Evaluation", "eval", metrics))
     return metrics
 
@@ -154,7 +161,7 @@ def save_predictions(parts: RunParts, assembled: AssembledTrainer) -> dict[str, 
     rows = parts.data.evals[EVAL_NAME]
     scores = predict(assembled.generator, rows, parts.tokenizer, path, options=options)
     metrics: dict[str, Any] = {f"predict_{name}": value for name, value in scores.items()}
-    assembled.trainer.save_metrics("predict", metrics)
+    _save_figures(parts, assembled.trainer, "predict", metrics)
     logger.info("%s\nThe answers are in %s.", render_scores("Prediction", "predict", metrics), path)
     return metrics
 

@@ -31,6 +31,7 @@ from tunesmith.runtime.ranks import Ranks, current_ranks
 from tunesmith.training.arguments import build_training_arguments
 from tunesmith.training.assembly import AssembledTrainer, RunParts, assemble_trainer
 from tunesmith.training.callbacks.custom import find_callbacks
+from tunesmith.training.callbacks.interruption import Interruption
 from tunesmith.training.checkpoints import remove_unfinished
 from tunesmith.training.first_weights import begin_adapter
 from tunesmith.training.io.batch_size import begin_small, settle_batch_size
@@ -53,11 +54,17 @@ from tunesmith.training.results import (
     save_training,
 )
 from tunesmith.training.resume import ResumePoint, resolve_resume_point
+from tunesmith.training.room import check_room_for_results
 from tunesmith.training.row_tokens import find_most_tokens
 from tunesmith.training.schedule import Schedule, estimate_schedule, stream_schedule
 from tunesmith.training.trainer import ObjectiveTrainer
 
 logger = logging.getLogger(__name__)
+
+_TOLD_TOO_LATE = (
+    "Told to stop after the last step: the training is whole, and evaluation and prediction are left out. For these, "
+    "run again with resume_from_checkpoint=true."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +107,7 @@ def _run(config: RunConfig) -> TrainingResult:
     if point is None and parts.trains:
         begin_adapter(parts)
     assembled = assemble_trainer(parts, point)
+    check_room_for_results(parts, 0 if point is None else point.manifest.step)
     parts = precompute_reference(parts, assembled.trainer)
     plan = render_plan(parts, point)
     logger.info("%s", plan)
@@ -107,7 +115,7 @@ def _run(config: RunConfig) -> TrainingResult:
     metrics: dict[str, Any] = {}
     if parts.trains:
         metrics.update(_train(parts, assembled, point))
-    is_interrupted = assembled.interruption.step is not None
+    is_interrupted = _leaves_out_the_rest(parts, assembled.interruption)
     if training.do_eval and not is_interrupted:
         metrics.update(save_evaluation(parts, assembled.trainer, point))
     if training.do_predict and not is_interrupted:
@@ -115,6 +123,17 @@ def _run(config: RunConfig) -> TrainingResult:
     if not parts.trains:
         logger.info("Results are in %s.", parts.output_dir)
     return TrainingResult(assembled.trainer, assembled.trainer.state, parts.output_dir, metrics, is_interrupted)
+
+
+def _leaves_out_the_rest(parts: RunParts, interruption: Interruption) -> bool:
+    """Return whether the run ends here: stopped in training, or told to stop before what comes after it."""
+    if interruption.step is not None or not parts.trains:
+        return interruption.step is not None
+    training = parts.config.training
+    if not (training.do_eval or training.do_predict) or not interruption.is_asked_anywhere():
+        return False
+    logger.warning("%s", _TOLD_TOO_LATE)
+    return True
 
 
 def train(config: RunConfig) -> TrainingResult:

@@ -46,6 +46,7 @@ from tunesmith.training.monitoring.meter import RunMeter
 from tunesmith.training.optimizers import build_optimizer
 from tunesmith.training.optimizers.blockwise import shorten_sparse
 from tunesmith.training.resume import RUN_STATE, ResumePoint, load_run_state
+from tunesmith.training.saved_sizes import saved_bytes, state_bytes
 from tunesmith.training.trainer_plan import TrainerPlan
 
 _MAKE_ROOM = "Earlier checkpoints are whole: make room and go on with resume_from_checkpoint=true."
@@ -256,7 +257,8 @@ class ObjectiveTrainer(FedTrainer):
         """Write a checkpoint beside its place and rename it when it is whole."""
         started = time.perf_counter()
         final = checkpoint_path(self.args.output_dir, self.state.global_step)
-        with explain_failed_writes(final, CheckpointError, _MAKE_ROOM), discard_unfinished(final):
+        needed = saved_bytes(self.model) + (0 if self.args.save_only_model else state_bytes(self.optimizer))
+        with explain_failed_writes(final, CheckpointError, _MAKE_ROOM, needed), discard_unfinished(final):
             self._write_checkpoint(final)
         self.meter.add_pause(time.perf_counter() - started)
 
@@ -318,8 +320,9 @@ class ObjectiveTrainer(FedTrainer):
             return
         self._show_final_weights()
         folder = output_dir or self.args.output_dir
-        with explain_failed_writes(folder, CheckpointError, _MAKE_ROOM), atomic_files(folder) as beside:
-            model = self.accelerator.unwrap_model(self.model)
+        model = self.accelerator.unwrap_model(self.model)
+        needed = saved_bytes(model)
+        with explain_failed_writes(folder, CheckpointError, _MAKE_ROOM, needed), atomic_files(folder) as beside:
             save_model(
                 model,
                 beside,

@@ -1,5 +1,7 @@
 import errno
+import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -113,14 +115,28 @@ def test_all_problems_of_a_configuration_are_shown(capsys, command):
     assert capsys.readouterr().err == "error: run.yaml:3: first\n--seed: second\n"
 
 
-def test_a_full_disk_is_said_without_a_traceback(capsys, command):
+@pytest.mark.parametrize(
+    ("error", "pattern"),
+    [
+        (
+            OSError(errno.ENOSPC, "No space left on device", "out/trainer_log.jsonl"),
+            r"out/trainer_log\.jsonl cannot be written: No space left on device \([\d.]+ .iB are free in /.*\)\. Make ",
+        ),
+        (
+            OSError(errno.EROFS, "Read-only file system", "out/x"),
+            r"out/x cannot be written: Read-only file system\. Make it writable, or name another folder\.",
+        ),
+        (PermissionError(errno.EACCES, "Permission denied", "/a/b"), r"/a/b cannot be opened: Permission denied\."),
+        (OSError(errno.ENOSPC, "No space left on device"), r"A file cannot be written: No space .*\(TMPDIR\)\."),
+    ],
+)
+def test_a_disk_that_takes_nothing_is_said_without_a_traceback(capsys, command, error, pattern):
     def fail(arguments):
-        raise OSError(errno.ENOSPC, "No space left on device", "out/trainer_log.jsonl")
+        raise error
 
     command(fail)
     assert main(["probe"]) == 1
-    expected = "error: out/trainer_log.jsonl cannot be written: No space left on device. Make room there, or"
-    assert capsys.readouterr().err.startswith(expected)
+    assert re.fullmatch(f"error: {pattern}.*\n", capsys.readouterr().err)
 
 
 def test_an_error_of_the_system_that_is_no_full_disk_keeps_its_traceback(command):
@@ -158,20 +174,49 @@ def test_a_closed_standard_error_is_replaced(command, monkeypatch):
     sys.stderr.close()
 
 
-def test_sigterm_unwinds_so_that_half_written_folders_go(capsys, command, tmp_path):
+@pytest.fixture
+def hangup():
+    """Sets what this process does on SIGHUP, and gives it back after the test."""
+    before = signal.getsignal(signal.SIGHUP)
+    yield lambda handler: signal.signal(signal.SIGHUP, handler)
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_unwinds_so_that_half_written_folders_go(capsys, command, tmp_path, hangup, number, code):
     def end(arguments):
         with atomic_directory(tmp_path / "out") as folder:
             (folder / "half").touch()
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(number)
 
-    before = signal.getsignal(signal.SIGTERM)
+    hangup(signal.SIG_DFL)
+    before = signal.getsignal(number)
     command(end)
     with pytest.raises(SystemExit) as caught:
         main(["probe"])
-    assert caught.value.code == 143
+    assert caught.value.code == code
     assert list(tmp_path.iterdir()) == []
-    assert capsys.readouterr().err == "error: ended by SIGTERM\n"
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert capsys.readouterr().err == f"error: ended by {number.name}\n"
+    assert signal.getsignal(number) == before
+
+
+def test_under_nohup_a_closed_terminal_ends_nothing(command, hangup):
+    hangup(signal.SIG_IGN)
+    command(lambda arguments: signal.raise_signal(signal.SIGHUP) or 0)
+    assert main(["probe"]) == 0
+
+
+def test_an_error_for_a_terminal_that_is_gone_keeps_its_exit_code(command, monkeypatch):
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.EIO, "Input/output error")
+
+    def fail(arguments):
+        raise DataError("text")
+
+    command(fail)
+    monkeypatch.setattr(sys, "stderr", Gone())
+    assert main(["probe"]) == DataError.exit_code
 
 
 def test_one_of_several_processes_leaves_sigterm_to_the_system(command, monkeypatch):

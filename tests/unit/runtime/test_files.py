@@ -1,9 +1,11 @@
+import io
 import json
 
 import pytest
 from safetensors import SafetensorError
 
 from tunesmith.errors import CheckpointError, ConfigError
+from tunesmith.runtime import files
 from tunesmith.runtime.files import (
     atomic_directory,
     atomic_file,
@@ -149,6 +151,19 @@ def test_a_place_that_takes_no_files_is_named_with_its_setting(tmp_path, name):
     assert str(e.value).endswith("Name another folder.")
 
 
+def test_a_full_disk_is_found_before_anything_is_done(tmp_path, monkeypatch):
+    class Full(io.BytesIO):
+        def write(self, content):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.tempfile, "TemporaryFile", lambda dir: Full())
+    pattern = (
+        r"nothing can be written to .*: No space left on device \(.*iB are free in .*\)\. Make room there, or name"
+    )
+    with pytest.raises(ConfigError, match=pattern):
+        check_writable(tmp_path / "run", "output_dir")
+
+
 @pytest.mark.parametrize(
     "failure",
     [
@@ -163,6 +178,20 @@ def test_whoever_fails_to_write_the_message_says_where_and_what_to_do(failure):
         explain_failed_writes("checkpoint-3", CheckpointError, "Make room."),
     ):
         raise failure
+
+
+def test_a_full_disk_is_said_with_the_room_there_is_and_the_room_it_takes(tmp_path):
+    with (
+        pytest.raises(CheckpointError, match=r"No space left on device \(it takes about 2\.0 MiB, and .* are free in"),
+        explain_failed_writes(tmp_path / "checkpoint-3", CheckpointError, "Make room.", needed_bytes=2**21),
+    ):
+        raise OSError(28, "No space left on device")
+
+
+def test_a_file_that_could_not_be_written_is_named(tmp_path):
+    with pytest.raises(OSError, match="No space") as caught, atomic_file(tmp_path / "run.yaml"):
+        raise OSError(28, "No space left on device")
+    assert caught.value.filename == str(tmp_path / "run.yaml")
 
 
 def test_other_failures_pass_unchanged():

@@ -1,5 +1,7 @@
+import errno
 import io
 import logging
+import sys
 
 import pytest
 from tqdm import tqdm
@@ -63,6 +65,17 @@ def test_a_library_that_writes_itself_is_not_heard_twice(capsys):
     configure_logging()
     logging.getLogger("huggingface_hub").warning("Retrying")
     assert "warning: Retrying" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("bars_are_loaded", [True, False])
+def test_a_terminal_that_is_gone_ends_no_run(monkeypatch, bars_are_loaded):
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.EIO, "Input/output error")
+
+    if not bars_are_loaded:
+        monkeypatch.delitem(sys.modules, "tqdm")
+    ConsoleHandler(Gone()).emit(logging.LogRecord("tunesmith", logging.INFO, "", 0, "the plan", None, None))
 
 
 def test_a_message_stands_above_a_progress_bar():

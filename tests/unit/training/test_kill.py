@@ -1,14 +1,18 @@
-"""A process that is killed in the middle of writing a checkpoint leaves a folder that can be resumed."""
+"""A process that is killed in the middle of writing a checkpoint, or loses its terminal, leaves what can be resumed."""
 
 import multiprocessing
 import os
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 
+from tests.tiny.runs import tiny_run, write_dataset, write_model
 from tests.tiny.training import tiny_trainer, uneven_rows
 from tunesmith.training.resume import resolve_resume_point
 
+_ROOT = Path(__file__).parents[3]
 
 def build_trainer(folder):
     return tiny_trainer(folder, uneven_rows(16), save_strategy="steps", save_steps=2)
@@ -45,3 +49,32 @@ def test_a_kill_while_saving_leaves_the_last_whole_checkpoint(tmp_path):
     assert trainer.state.global_step == 8
     assert not (tmp_path / ".checkpoint-4.incomplete").exists()
     assert (tmp_path / "checkpoint-4").is_dir()
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.parametrize("under_nohup", [False, True])
+def test_a_closed_terminal_leaves_a_checkpoint_and_under_nohup_ends_nothing(tmp_path, under_nohup):
+    """The terminal takes no words any more when it is gone; the run must not end by that."""
+    import pty
+
+    write_model(tmp_path / "model")
+    write_dataset(tmp_path / "data", 48)
+    config = tiny_run(tmp_path, max_steps=200, logging_steps=1, save_steps=1000, dataloader_num_workers=1)
+    (tmp_path / "run.yaml").write_text(config.to_yaml(), encoding="utf-8")
+    child, terminal = pty.fork()
+    if child == 0:
+        if under_nohup:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        path = os.pathsep.join([str(_ROOT), str(_ROOT / "src")])
+        words = [sys.executable, "-m", "tunesmith.cli.main", "train", str(tmp_path / "run.yaml")]
+        os.execve(sys.executable, words, {**os.environ, "PYTHONPATH": path})
+    shown = b""
+    while b"| 3/200" not in shown and b"| 4/200" not in shown:
+        shown += os.read(terminal, 4096)
+    os.close(terminal)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    point = resolve_resume_point(setting=True, output_dir=tmp_path / "out")
+    assert code == (0 if under_nohup else 130)
+    assert (point.manifest.step == 200) == under_nohup
+    assert (tmp_path / "out" / "adapter_model.safetensors").exists() == under_nohup

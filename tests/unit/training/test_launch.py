@@ -1,3 +1,5 @@
+import signal
+
 import pytest
 import torch.distributed.run
 
@@ -83,6 +85,18 @@ def test_words_with_spaces_stay_whole(monkeypatch):
     assert seen[0].training_script == "tunesmith.cli.main"
     assert seen[0].training_script_args == ["train", "run.yaml", "default_system=You are nice"]
     assert seen[0].nproc_per_node == "2"
+
+
+@pytest.mark.parametrize(("handler", "heeds"), [(signal.SIG_IGN, False), (signal.SIG_DFL, True)])
+def test_torchrun_leaves_a_closed_terminal_to_nohup(monkeypatch, handler, heeds):
+    seen = []
+    monkeypatch.setattr(torch.distributed.run, "run", seen.append)
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        run_processes(LaunchPlan(2, main_port=5), ["run.yaml"])
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert ("SIGHUP" in seen[0].signals_to_handle.split(",")) == heeds
 
 
 @pytest.mark.processes

@@ -209,6 +209,27 @@ def test_an_interrupted_run_saves_draws_and_can_go_on(place, uninterrupted, tmp_
     assert resumed.metrics["train_loss"] == whole.metrics["train_loss"]
 
 
+class TerminateAtTheEnd(TrainerCallback):
+    """Sends this process what a scheduler sends, after the last step."""
+
+    def on_train_end(self, args, state, control, **kwargs):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("evaluates", [True, False])
+def test_told_to_stop_after_the_last_step_a_run_is_whole_and_begins_nothing_else(place, tmp_path, caplog, evaluates):
+    settings = {"max_steps": 2, "do_eval": evaluates, "val_size": 2, "output_dir": str(tmp_path)}
+    stopped = run_training(tiny_run(place, callbacks=f"{__name__}:TerminateAtTheEnd", **settings))
+    assert stopped.is_interrupted == evaluates
+    assert ("evaluation and prediction are left out" in caplog.text) == evaluates
+    assert (tmp_path / "adapter_model.safetensors").is_file()
+    assert not (tmp_path / "eval_results.json").exists()
+    if evaluates:
+        resumed = run_training(tiny_run(place, resume_from_checkpoint=True, **settings))
+        assert "eval_loss" in resumed.metrics
+        assert resumed.state.global_step == 2
+
+
 class InterruptTwice(TrainerCallback):
     """Presses Ctrl-C twice."""
 

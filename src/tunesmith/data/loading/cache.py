@@ -18,6 +18,7 @@ from tunesmith.data.loading.encoded import DamagedFileError, EncodedRows, Encode
 from tunesmith.data.loading.locks import LockTimes, LockWatch, WriterLock
 from tunesmith.data.loading.room import check_room
 from tunesmith.errors import DataError
+from tunesmith.runtime.disk import NO_ROOM, render_room
 from tunesmith.runtime.ranks import Ranks
 
 logger = logging.getLogger(__name__)
@@ -107,8 +108,9 @@ class RowCache:
             return self._write_or_wait(path, write, rewrite=rewrite)
         except OSError as error:
             if error.errno in _FOLDER_ERRORS:
+                room = f" ({render_room(self.folder, expected_bytes)})" if error.errno in NO_ROOM else ""
                 raise DataError(
-                    f"{self.folder} cannot take the prepared data: {error.strerror}. "
+                    f"{self.folder} cannot take the prepared data: {error.strerror}{room}. "
                     "Make room there, or set dataset_cache_dir to another folder."
                 ) from error
             raise

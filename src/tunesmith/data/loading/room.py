@@ -1,10 +1,10 @@
 """Is there room for prepared data where it is to go? Asked before hours of work, or a machine's memory, are spent."""
 
 import os
-import shutil
 from pathlib import Path
 
 from tunesmith.errors import DataError
+from tunesmith.runtime.disk import free_bytes, render_bytes
 from tunesmith.runtime.memory import available_memory_bytes
 
 _IN_MEMORY = ("tmpfs", "ramfs")
@@ -25,15 +25,15 @@ def check_room(folder: Path, needed_bytes: int, mounts: Path = _MOUNTS) -> None:
     Raises:
         DataError: It does not fit.
     """
-    free, what = shutil.disk_usage(folder).free, "free there"
+    free, what = free_bytes(folder), "free there"
     if is_in_memory(folder, mounts):
         memory = int(_MEMORY_SHARE * available_memory_bytes())
         if memory < free:
             free, what = memory, "of memory to spare, which that folder is made of"
     if needed_bytes > free:
         raise DataError(
-            f"{folder} cannot take the prepared data: it needs about {_render(needed_bytes)}, and there are "
-            f"{_render(free)} {what}. Make room, or set dataset_cache_dir to another folder."
+            f"{folder} cannot take the prepared data: it needs about {render_bytes(needed_bytes)}, and there are "
+            f"{render_bytes(free)} {what}. Make room, or set dataset_cache_dir to another folder."
         )
 
 
@@ -49,10 +49,3 @@ def is_in_memory(folder: Path, mounts: Path = _MOUNTS) -> bool:
         if is_inside and len(point) >= len(best):
             best, kind = point, found
     return kind in _IN_MEMORY
-
-
-def _render(num_bytes: int) -> str:
-    for name, size in (("GiB", 2**30), ("MiB", 2**20)):
-        if num_bytes >= size:
-            return f"{num_bytes / size:.1f} {name}"
-    return f"{num_bytes / 2**10:.1f} KiB"

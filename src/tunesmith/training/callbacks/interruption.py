@@ -1,6 +1,7 @@
-"""Ends a run in good order when it is told to stop: Ctrl-C, or the signal of a scheduler that needs the machine."""
+"""Ends a run in good order when it is told to stop: Ctrl-C, a scheduler that needs the machine, a closed terminal."""
 
 import logging
+import os
 import signal
 import threading
 import time
@@ -10,9 +11,10 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-logger = logging.getLogger(__name__)
+from tunesmith.runtime.ranks import is_started_by_torchrun
+from tunesmith.runtime.stop_signals import find_stop_signals
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+logger = logging.getLogger(__name__)
 
 
 class Interruption(TrainerCallback):
@@ -35,8 +37,15 @@ class Interruption(TrainerCallback):
         self._is_asked = False
         self._asked_at = 0.0
         self._previous: dict[int, Any] = {}
+        # Killed, torchrun takes nobody along: the processes would go on unseen, and keep machine and folder.
+        self._launcher = os.getppid() if is_started_by_torchrun() else None
         self.step: int | None = None
         """The step after which the run was stopped, `None` if it was not."""
+
+    def is_asked_anywhere(self) -> bool:
+        """Return whether any process was asked to stop, by now; all of them have to ask."""
+        self._is_asked = self._agree(self._is_asked)
+        return self._is_asked
 
     def request(self) -> None:
         """Ask for a stop after the step under way."""
@@ -47,11 +56,14 @@ class Interruption(TrainerCallback):
     ) -> None:
         """Take over the signals; in a thread of a notebook server they cannot be and are left alone."""
         if threading.current_thread() is threading.main_thread():
-            self._previous = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+            self._previous = {number: signal.signal(number, self._handle) for number in find_stop_signals()}
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Stop here if any process was asked to."""
-        if not self._agree(self._is_asked) or state.global_step >= state.max_steps:
+        if self._launcher not in (None, os.getppid()) and not self._is_asked:
+            logger.warning("torchrun is gone: saving a checkpoint and stopping.")
+            self.request()
+        if not self.is_asked_anywhere() or state.global_step >= state.max_steps:
             return
         self.step = state.global_step
         # An evaluation that is due now still runs, or the log of the resumed run would lack it.

@@ -16,6 +16,7 @@ from tunesmith.data.loading.attempts import Attempt, Failure
 from tunesmith.data.loading.datasets import RowsAtOnce
 from tunesmith.data.loading.transport import BatchSlots
 from tunesmith.data.streaming.pieces import PieceEncoder
+from tunesmith.runtime.stop_signals import leave_stopping_to_parent
 
 Task = tuple[int, Any]
 """Position of a batch in its epoch, and the numbers of its rows; of a piece in its stream, and the rows."""
@@ -140,7 +141,7 @@ class PieceMaker(BatchMaker):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStart:
-    """What a worker does first: leave Ctrl-C to the training process, and be ready to say where it is.
+    """What a worker does first: leave it to the training process when to stop, and be ready to say where it is.
 
     Args:
         folder: Where it writes its stack when asked, as `stack-<process>.txt`.
@@ -150,8 +151,7 @@ class WorkerStart:
 
     def __call__(self, worker: int) -> None:
         """Set up the process that this is called in."""
-        # A Ctrl-C in a terminal reaches every process; the run finishes its step first, and needs its workers for it.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        leave_stopping_to_parent()
         if STACK_SIGNAL is not None:
             # Not closed: the handler writes to it for as long as the process lives.
             file = stack_file(self.folder, os.getpid()).open("w", encoding="utf-8")

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from tunesmith.runtime.disk import name_failed_file
 from tunesmith.runtime.files import write_text_atomic
 from tunesmith.runtime.memory import peak_process_memory_bytes, process_memory_bytes
 from tunesmith.training.monitoring.meter import RunMeter
@@ -52,7 +53,7 @@ class LogFile(TrainerCallback):
         if not state.is_world_process_zero or not logs or not _is_measurement(logs):
             return
         line = self._build_line(state, logs)
-        with self._path.open("a", encoding="utf-8") as file:
+        with name_failed_file(self._path), self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
     def _build_line(self, state: TrainerState, logs: Mapping[str, Any]) -> dict[str, Any]:

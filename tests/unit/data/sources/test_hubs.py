@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.data.sources.test_catalog import settings
 from tunesmith.config.model import ModelConfig
-from tunesmith.data.sources import HubAccess, load_catalog, read_rows
+from tunesmith.data.sources import HubAccess, hubs, load_catalog, read_rows
 from tunesmith.errors import DataError, MissingDependencyError
 
 ROWS = [{"text": "one", "extra": {"a": 1}}, {"text": "two", "extra": [2]}]
@@ -126,6 +126,19 @@ def test_a_file_that_cannot_be_fetched_is_an_error_of_the_data_set(tmp_path, hub
     with pytest.raises(DataError, match=r"owner/name cannot be had from Hugging Face: no network\. Check"):
         resolve(tmp_path)
     with pytest.raises(DataError, match=r"dataset_dir: the catalogue dataset_info.json of a/b cannot be fetched"):
+        resolve(tmp_path, directory="REMOTE:a/b")
+
+
+def test_without_a_network_the_way_out_is_said(tmp_path, hub, monkeypatch):
+    def fail(*_, **__):
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fail)
+    monkeypatch.setattr(hubs, "find_network_trouble", lambda: "huggingface.co cannot be reached (no route)")
+    message = r"owner/name is not in the cache, and huggingface\.co cannot be reached \(no route\)\. Without a network,"
+    with pytest.raises(DataError, match=message):
+        resolve(tmp_path)
+    with pytest.raises(DataError, match=r"cannot be fetched: huggingface\.co cannot be reached"):
         resolve(tmp_path, directory="REMOTE:a/b")
 
 

@@ -9,8 +9,17 @@ from tunesmith.training.callbacks.interruption import Interruption
 
 
 @pytest.fixture
-def interruption():
+def hangup():
+    """Sets what this process does on SIGHUP, and gives it back after the test."""
+    before = signal.getsignal(signal.SIGHUP)
+    yield lambda handler: signal.signal(signal.SIGHUP, handler)
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.fixture
+def interruption(hangup):
     """A callback that has taken over the signals of this process."""
+    hangup(signal.SIG_DFL)
     callback = Interruption(agree=lambda asked: asked, repeat_after_seconds=0.0)
     callback.on_train_begin(None, TrainerState(), TrainerControl())
     yield callback
@@ -23,12 +32,35 @@ def after_step(callback, step, max_steps=10):
     return control
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_saves_and_stops_after_the_step(interruption, number):
     assert not after_step(interruption, 1).should_training_stop
     os.kill(os.getpid(), number)
     control = after_step(interruption, 2)
     assert (control.should_save, control.should_training_stop, interruption.step) == (True, True, 2)
+
+
+def test_under_nohup_a_closed_terminal_stops_nothing(hangup):
+    hangup(signal.SIG_IGN)
+    callback = Interruption(agree=lambda asked: asked)
+    callback.on_train_begin(None, TrainerState(), TrainerControl())
+    try:
+        os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        callback.release()
+    assert not after_step(callback, 2).should_training_stop
+
+
+@pytest.mark.parametrize(("by_torchrun", "stops"), [(True, True), (False, False)])
+def test_a_process_stops_when_torchrun_is_gone(monkeypatch, by_torchrun, stops):
+    """A shell that is gone is none of its business."""
+    if by_torchrun:
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    callback = Interruption(agree=lambda asked: asked)
+    assert not after_step(callback, 1).should_training_stop
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    control = after_step(callback, 2)
+    assert (control.should_save, control.should_training_stop) == (stops, stops)
 
 
 def test_a_second_control_c_raises_at_once(interruption):
@@ -54,6 +86,7 @@ def test_a_run_that_is_done_anyway_is_not_interrupted(interruption):
     interruption.request()
     assert not after_step(interruption, 10).should_training_stop
     assert interruption.step is None
+    assert interruption.is_asked_anywhere()
 
 
 def test_processes_stop_together_when_one_is_asked():
