@@ -26,6 +26,7 @@ from tunesmith.inference.local import LocalGenerator
 from tunesmith.models import LoadedModel
 from tunesmith.models.quantization.qat import CompressionScheme
 from tunesmith.objectives import Objective
+from tunesmith.runtime.files import check_writable
 from tunesmith.runtime.optional import require
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.callbacks.custom import load_callbacks
@@ -269,6 +270,7 @@ def _callbacks(
             )
         )
     if training.logging_dir is not None and "tensorboard" in training.report_to:
+        check_writable(training.logging_dir, "logging_dir")
         trainer.remove_callback(TensorBoardCallback)  # the stock one only looks at an environment variable
         board = require("torch.utils.tensorboard", extra="tensorboard", purpose="write TensorBoard's files")
         callbacks.append(TensorBoardCallback(board.SummaryWriter(log_dir=training.logging_dir)))

@@ -20,6 +20,9 @@ from tunesmith.runtime.files import file_digest, sync_folder, sync_tree, write_j
 
 logger = logging.getLogger(__name__)
 
+MAKE_ROOM = "Earlier checkpoints are whole: make room and go on with resume_from_checkpoint=true."
+"""What to do where a disk is full."""
+
 MANIFEST = "manifest.json"
 _MANIFEST_FORMAT = 1
 _NAME = re.compile(r"checkpoint-(\d+)")

@@ -9,13 +9,14 @@ from typing import Any
 from peft import PeftModel
 
 from tunesmith.data.pipeline import EVAL_NAME
-from tunesmith.errors import MissingDependencyError
+from tunesmith.errors import CheckpointError, MissingDependencyError
 from tunesmith.evaluation.predictions import FILE_NAME as PREDICTIONS_FILE
 from tunesmith.evaluation.predictions import predict
 from tunesmith.models.adapters.vllm import judge_saved
 from tunesmith.runtime.disk import name_failed_file
-from tunesmith.runtime.files import write_json_atomic, write_text_atomic
+from tunesmith.runtime.files import explain_failed_writes, write_json_atomic, write_text_atomic
 from tunesmith.training.assembly import AssembledTrainer, RunParts
+from tunesmith.training.checkpoints import MAKE_ROOM
 from tunesmith.training.monitoring.account import describe_times
 from tunesmith.training.monitoring.closing import render_feeding
 from tunesmith.training.monitoring.log import measure_memory
@@ -23,6 +24,7 @@ from tunesmith.training.monitoring.pace import render_duration
 from tunesmith.training.monitoring.plot import plot_run
 from tunesmith.training.plan import PLAN_FILE
 from tunesmith.training.resume import ResumePoint, save_run_id
+from tunesmith.training.saved_sizes import saved_bytes
 from tunesmith.training.streaming import report_streamed
 from tunesmith.training.trainer import ObjectiveTrainer
 
@@ -58,8 +60,9 @@ def remove_old_figures(parts: RunParts) -> None:
 def save_training(parts: RunParts, trainer: ObjectiveTrainer, metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Write weights, tokenizer, template, state and figures of a finished training, and return the figures."""
     figures = {**metrics, **_training_figures(parts, trainer)}
-    trainer.save_model()
-    with name_failed_file(parts.output_dir):
+    needed = saved_bytes(trainer.model)
+    with explain_failed_writes(parts.output_dir, CheckpointError, MAKE_ROOM, needed):
+        trainer.save_model()
         trainer.save_state()
     _save_figures(parts, trainer, "train", figures)
     _save_streamed(parts, trainer)

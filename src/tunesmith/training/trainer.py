@@ -28,6 +28,7 @@ from tunesmith.runtime.files import atomic_files, explain_failed_writes, write_j
 from tunesmith.runtime.ranks import Ranks
 from tunesmith.training.callbacks.guards import StepRecord
 from tunesmith.training.checkpoints import (
+    MAKE_ROOM,
     checkpoint_path,
     discard_unfinished,
     finish_checkpoint,
@@ -48,8 +49,6 @@ from tunesmith.training.optimizers.blockwise import shorten_sparse
 from tunesmith.training.resume import RUN_STATE, ResumePoint, load_run_state
 from tunesmith.training.saved_sizes import saved_bytes, state_bytes
 from tunesmith.training.trainer_plan import TrainerPlan
-
-_MAKE_ROOM = "Earlier checkpoints are whole: make room and go on with resume_from_checkpoint=true."
 
 
 class ObjectiveTrainer(FedTrainer):
@@ -258,7 +257,7 @@ class ObjectiveTrainer(FedTrainer):
         started = time.perf_counter()
         final = checkpoint_path(self.args.output_dir, self.state.global_step)
         needed = saved_bytes(self.model) + (0 if self.args.save_only_model else state_bytes(self.optimizer))
-        with explain_failed_writes(final, CheckpointError, _MAKE_ROOM, needed), discard_unfinished(final):
+        with explain_failed_writes(final, CheckpointError, MAKE_ROOM, needed), discard_unfinished(final):
             self._write_checkpoint(final)
         self.meter.add_pause(time.perf_counter() - started)
 
@@ -321,8 +320,7 @@ class ObjectiveTrainer(FedTrainer):
         self._show_final_weights()
         folder = output_dir or self.args.output_dir
         model = self.accelerator.unwrap_model(self.model)
-        needed = saved_bytes(model)
-        with explain_failed_writes(folder, CheckpointError, _MAKE_ROOM, needed), atomic_files(folder) as beside:
+        with atomic_files(folder) as beside:
             save_model(
                 model,
                 beside,

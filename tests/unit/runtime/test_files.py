@@ -156,7 +156,7 @@ def test_a_full_disk_is_found_before_anything_is_done(tmp_path, monkeypatch):
         def write(self, content):
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.tempfile, "TemporaryFile", lambda dir: Full())
+    monkeypatch.setattr(files.tempfile, "TemporaryFile", lambda **_: Full())
     pattern = (
         r"nothing can be written to .*: No space left on device \(.*iB are free in .*\)\. Make room there, or name"
     )

@@ -1,6 +1,7 @@
 import pytest
 
 from tunesmith.data.loading.samplers import RandomSampler, SequentialSampler
+from tunesmith.errors import ConfigError
 from tunesmith.training.assembly import assemble_trainer
 from tunesmith.training.callbacks.last_line import LastLine
 from tunesmith.training.callbacks.samples import SamplePrinter
@@ -71,3 +72,10 @@ def test_padding_is_learnt_only_when_asked_for(make_parts):
     for ignores in (True, False):
         parts = make_parts(padding_free=False, ignore_pad_token_for_loss=ignores)
         assert assemble_trainer(parts, None).trainer.data_collator.ignore_pad_token_for_loss is ignores
+
+
+def test_a_place_for_tensorboard_that_takes_nothing_is_named_before_the_first_step(make_parts, tmp_path):
+    (tmp_path / "board").touch()
+    parts = make_parts(report_to="tensorboard", logging_dir=str(tmp_path / "board" / "run"))
+    with pytest.raises(ConfigError, match=r"`logging_dir` is .*, and nothing can be written to"):
+        assemble_trainer(parts, None)

@@ -14,6 +14,7 @@ from tunesmith.training.resume import resolve_resume_point
 
 _ROOT = Path(__file__).parents[3]
 
+
 def build_trainer(folder):
     return tiny_trainer(folder, uneven_rows(16), save_strategy="steps", save_steps=2)
 

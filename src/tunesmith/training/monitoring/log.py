@@ -3,7 +3,7 @@
 import json
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,14 @@ class LogFile(TrainerCallback):
         self._path = path
         self._meter = meter
         self._pace = Pace()
+        self._first_step = 0
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Cut the log back to the step that training starts from."""
         self._pace.start(state.global_step)
+        self._first_step = state.global_step
         self._meter.restart_clock()
         if state.is_world_process_zero:
             cut_log(self._path, state.global_step)
@@ -53,6 +55,8 @@ class LogFile(TrainerCallback):
         if not state.is_world_process_zero or not logs or not _is_measurement(logs):
             return
         line = self._build_line(state, logs)
+        if 0 < state.global_step == self._first_step:  # the run that this one goes on with may have measured it, too
+            remove_line(self._path, line)
         with name_failed_file(self._path), self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
@@ -95,7 +99,19 @@ def cut_log(path: Path, step: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         return
     kept = [line for line in read_log(path) if int(line["current_steps"]) <= step] if step > 0 else []
-    write_text_atomic(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept))
+    _write_log(path, kept)
+
+
+def remove_line(path: Path, line: Mapping[str, Any]) -> None:
+    """Remove from a log what it says about the step of a line under the same names."""
+    lines = read_log(path)
+    kept = [each for each in lines if each["current_steps"] != line["current_steps"] or each.keys() != line.keys()]
+    if len(kept) < len(lines):
+        _write_log(path, kept)
+
+
+def _write_log(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+    write_text_atomic(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@ import json
 import torch
 from transformers import TrainerControl, TrainerState
 
-from tunesmith.training.monitoring.log import LogFile, cut_log, measure_memory, read_log
+from tunesmith.training.monitoring.log import LogFile, cut_log, measure_memory, read_log, remove_line
 from tunesmith.training.monitoring.meter import RunMeter
 
 LLAMAFACTORY_KEYS = {
@@ -104,3 +104,17 @@ def test_the_accuracy_of_pairs_has_the_name_that_other_tools_read_too(tmp_path):
     log.on_log(None, state, TrainerControl(), {"loss": 0.5, "rewards/accuracies": 0.75})
     (line,) = read_log(tmp_path / "log.jsonl")
     assert (line["accuracy"], line["rewards/accuracies"]) == (0.75, 0.75)
+
+
+def test_a_measurement_that_is_taken_again_takes_the_place_of_the_first(tmp_path):
+    path = tmp_path / "trainer_log.jsonl"
+    lines = [
+        {"current_steps": 4, "loss": 2.0},
+        {"current_steps": 8, "loss": 1.0},
+        {"current_steps": 8, "eval_loss": 1.5},
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    remove_line(path, {"current_steps": 8, "eval_loss": 1.5})
+    assert read_log(path) == lines[:2]
+    remove_line(path, {"current_steps": 8, "eval_loss": 1.5})
+    assert read_log(path) == lines[:2]
