@@ -18,6 +18,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 Measurement = Mapping[str, float]
 
+_TOLERANCE = 0.02
+"""Share by which two tools may differ in what they say they have done, such as in tokens of templates."""
+
 
 @dataclass(frozen=True)
 class Contestant:
@@ -160,7 +163,6 @@ def render_ratio(title: str, ours: Measurement, theirs: Measurement) -> str:
 
 def check_same_work(
     reports: Mapping[str, Sequence[Mapping[str, object]]],
-    tolerance: float = 0.02,
     names: Sequence[str] = ("tokens", "trained_tokens", "trained_parameters"),
 ) -> list[str]:
     """Return what makes the runs incomparable: other numbers of tokens, trained parameters or kinds of numbers."""
@@ -171,7 +173,7 @@ def check_same_work(
             expected, found = first[name], report[name]
             assert isinstance(expected, int)
             assert isinstance(found, int)
-            if abs(found - expected) > tolerance * expected:
+            if abs(found - expected) > _TOLERANCE * expected:
                 problems.append(f"{label} has {found} {name}, {first_label} {expected}")
         if report["parameter_types"] != first["parameter_types"]:
             problems.append(f"{label} computes in {report['parameter_types']}, not {first['parameter_types']}")

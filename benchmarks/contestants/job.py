@@ -38,6 +38,29 @@ class Job:
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         return cls(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
 
+    def to_settings(self) -> dict[str, object]:
+        """Return the settings that LLaMA-Factory and Tunesmith spell the same."""
+        return {
+            "do_train": True,
+            "model_name_or_path": self.model,
+            "dataset": "rows",
+            "cutoff_len": self.cutoff_len,
+            "finetuning_type": "lora",
+            "lora_target": "all",
+            "lora_rank": self.lora_rank,
+            "lora_alpha": 2 * self.lora_rank,
+            "output_dir": self.output,
+            "per_device_train_batch_size": self.batch,
+            "max_steps": self.steps,
+            "learning_rate": self.learning_rate,
+            "disable_shuffling": True,
+            "logging_steps": 1,
+            "save_strategy": "no",
+            "seed": self.seed,
+            "use_cpu": True,
+            "overwrite_cache": True,
+        }
+
     def save(self, path: Path) -> None:
         """Write the job where `from_command_line` reads it."""
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")

@@ -41,29 +41,11 @@ def train(job: Job, meter: Meter, changes: Mapping[str, object], entry: Mapping[
 
 
 def _build_arguments(job: Job, folder: Path) -> dict[str, object]:
-    arguments: dict[str, object] = {
-        "do_train": True,
-        "model_name_or_path": job.model,
+    arguments: dict[str, object] = job.to_settings() | {
         "dataset_dir": str(folder),
-        "dataset": "rows",
         "template": "smollm2",
         "default_system": SMOLLM2_SYSTEM,
-        "cutoff_len": job.cutoff_len,
-        "finetuning_type": "lora",
-        "lora_target": "all",
-        "lora_rank": job.lora_rank,
-        "lora_alpha": 2 * job.lora_rank,
-        "output_dir": job.output,
-        "per_device_train_batch_size": job.batch,
-        "max_steps": job.steps,
-        "learning_rate": job.learning_rate,
-        "disable_shuffling": True,
-        "logging_steps": 1,
-        "save_strategy": "no",
         "report_to": "none",
-        "seed": job.seed,
-        "use_cpu": True,
-        "overwrite_cache": True,
     }
     if job.checkpointing != "auto":
         arguments["disable_gradient_checkpointing"] = job.checkpointing == "off"

@@ -76,15 +76,17 @@ class Meter:
     def _count(self, micro_batches: list[dict[str, Any]]) -> None:
         if not micro_batches:
             return
-        real = padded = trained = 0
-        for batch in micro_batches:
-            padded += batch["input_ids"].numel()
-            mask = batch.get("attention_mask")
-            real += batch["input_ids"].numel() if mask is None else int((mask != 0).sum())
-            trained += int((batch["labels"] != LABEL_NOT_LEARNT).sum())
-        self.real_tokens.append(real)
-        self.padded_tokens.append(padded)
-        self.trained_tokens.append(trained)
+        self.padded_tokens.append(sum(batch["input_ids"].numel() for batch in micro_batches))
+        self.real_tokens.append(sum(_count_real(batch) for batch in micro_batches))
+        self.trained_tokens.append(sum(self._count_learnt(batch) for batch in micro_batches))
+
+    def _count_learnt(self, batch: dict[str, Any]) -> int:
+        return int((batch["labels"] != LABEL_NOT_LEARNT).sum())
+
+
+def _count_real(batch: dict[str, Any]) -> int:
+    mask = batch.get("attention_mask")
+    return int(batch["input_ids"].numel() if mask is None else (mask != 0).sum())
 
 
 class StepClock(TrainerCallback):

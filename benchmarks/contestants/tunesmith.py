@@ -1,5 +1,7 @@
 """The job in Tunesmith: what `tunesmith train` runs, called in this process so that it can be watched."""
 
+from collections.abc import Mapping
+
 from benchmarks.contestants.job import Job
 from benchmarks.contestants.meter import Meter
 
@@ -22,15 +24,25 @@ LAYOUTS: dict[str, dict[str, object]] = {
 def main() -> None:
     """Train the job and print the measurements."""
     job = Job.from_command_line()
+    train(job, Meter(job), build_settings(job) | LAYOUTS[job.layout])
+
+
+def train(job: Job, meter: Meter, settings: Mapping[str, object]) -> None:
+    """Train the job and print the measurements.
+
+    Args:
+        job: What to train.
+        meter: What watches it.
+        settings: Of the run, see `build_settings`.
+    """
     from tunesmith.config import load_config
     from tunesmith.data.collators import build_collator
     from tunesmith.training.assembly import assemble_trainer
     from tunesmith.training.run import prepare_parts
     from tunesmith.training.trainer import ObjectiveTrainer
 
-    meter = Meter(job)
     meter.watch(ObjectiveTrainer)
-    parts = prepare_parts(load_config(build_settings(job)))
+    parts = prepare_parts(load_config(settings))
     trainer = assemble_trainer(parts, None).trainer
     if job.layout == "limit":  # what nobody should do, and no setting of ours offers
         trainer.data_collator = build_collator(
@@ -42,31 +54,13 @@ def main() -> None:
 
 def build_settings(job: Job) -> dict[str, object]:
     """Return the run's settings as a configuration file would hold them."""
-    return {
+    return job.to_settings() | {
         "stage": "sft",
-        "do_train": True,
-        "model_name_or_path": job.model,
-        "dataset": "rows",
         "dataset_info": {"rows": {"file_name": job.rows}},
-        "cutoff_len": job.cutoff_len,
-        "finetuning_type": "lora",
-        "lora_target": "all",
-        "lora_rank": job.lora_rank,
-        "lora_alpha": 2 * job.lora_rank,
-        "output_dir": job.output,
-        "per_device_train_batch_size": job.batch,
-        "max_steps": job.steps,
-        "learning_rate": job.learning_rate,
         "gradient_checkpointing": CHECKPOINTING[job.checkpointing],
         "bf16": False,
-        "disable_shuffling": True,
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "seed": job.seed,
-        "use_cpu": True,
-        "overwrite_cache": True,
         "callbacks": ["benchmarks.contestants.meter:StepClock"],
-    } | LAYOUTS[job.layout]
+    }
 
 
 if __name__ == "__main__":

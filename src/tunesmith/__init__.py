@@ -18,7 +18,7 @@ __all__ = ["__version__", "load_config", "train"]
 
 if TYPE_CHECKING:
     from tunesmith.config import load_config
-    from tunesmith.training.run import train
+    from tunesmith.training.run import run_training as train
 
 
 def __getattr__(name: str) -> Any:
@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
 
         return load_config
     if name == "train":
-        from tunesmith.training.run import train
+        from tunesmith.training.run import run_training
 
-        return train
+        return run_training
     raise AttributeError(f"module 'tunesmith' has no attribute {name!r}")

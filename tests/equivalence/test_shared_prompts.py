@@ -11,7 +11,7 @@ from tunesmith.data.collators import build_collator
 from tunesmith.models.flex import FLEX
 from tunesmith.models.heads import find_base_model, resolve_head, run_body
 from tunesmith.models.segments import SEGMENTS
-from tunesmith.objectives.log_probabilities import token_log_probabilities
+from tunesmith.objectives.log_probabilities import token_values
 
 
 def pairs(num_rows: int = 5, *, scale: int = 1) -> list[PairExample]:
@@ -45,9 +45,9 @@ def completions(model, batch) -> torch.Tensor:
     head = resolve_head(model)
     inputs = {key: value for key, value in batch.items() if key not in (*LOSS_KEYS, "row_ids")}
     hidden = run_body(model, head, {**inputs, "use_cache": False}).hidden.flatten(0, 1)
-    values = token_log_probabilities(
+    values = token_values(
         hidden[batch["completion_positions"]], batch["completion_labels"], head, chunk_tokens=7
-    )
+    ).log_probabilities
     return values.new_zeros(len(batch["last_positions"])).index_add(0, batch["completion_sequences"], values)
 
 

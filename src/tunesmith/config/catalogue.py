@@ -95,9 +95,12 @@ def read_catalogue(folder: Path) -> dict[str, object]:
         reason = f"line {error.lineno}: {explain_invalid_json(error)}"
         raise CatalogueError(f"the catalogue {path} cannot be read as JSON: {reason}.") from error
     except (OSError, ValueError, RecursionError) as error:  # the last by endless brackets
-        raise CatalogueError(f"the catalogue {path} cannot be read as JSON: {error}.") from error
+        raise CatalogueError(f"the catalogue {path} cannot be read as JSON: {error}. Correct it.") from error
     if not isinstance(content, dict):
-        raise CatalogueError(f"the catalogue {path} has to map names to descriptions of data sets.")
+        raise CatalogueError(
+            f"the catalogue {path} has to map names to descriptions of data sets, such as "
+            '{"my_rows": {"file_name": "my_rows.json"}}.'
+        )
     return content
 
 

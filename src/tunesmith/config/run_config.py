@@ -94,8 +94,10 @@ class RunConfig:
 
     @property
     def packs(self) -> bool:
-        """Whether rows are packed: as `packing` says, and by default for plain text alone."""
-        return self.objective.stage == "pt" if self.data.packing is None else self.data.packing
+        """Whether rows are packed: as the run says, else yes for plain text and no for conversations."""
+        if self.data.packing is None:
+            return self.data.neat_packing or self.objective.stage == "pt"
+        return self.data.packing
 
     @property
     def may_share_prompts(self) -> bool:

@@ -13,7 +13,7 @@ from tunesmith.data.loading.datasets import ExampleDataset, PackedDataset, Part
 from tunesmith.data.loading.feedback import FeedbackDataset, note_one_sided
 from tunesmith.data.mixing import SetShare, mix_sets
 from tunesmith.data.packing import Packs, best_fit_decreasing, concatenate_and_cut
-from tunesmith.data.preparation import Preparation, is_packed
+from tunesmith.data.preparation import Preparation
 from tunesmith.data.prepared import EVAL_NAME, PreparedData, PreparedSet, TrainableDataset
 from tunesmith.data.selection import count_uses
 from tunesmith.data.splits import hold_back
@@ -22,7 +22,7 @@ from tunesmith.data.tokenized import obtain_sets
 from tunesmith.errors import DataError
 from tunesmith.runtime.ranks import Ranks
 
-__all__ = ["EVAL_NAME", "PreparedData", "PreparedSet", "TrainableDataset", "is_packed", "prepare_data"]
+__all__ = ["EVAL_NAME", "PreparedData", "PreparedSet", "TrainableDataset", "prepare_data"]
 
 
 def prepare_data(
@@ -118,7 +118,7 @@ def _completed(examples: ExampleDataset, config: RunConfig) -> ExampleDataset | 
 
 
 def _pack(examples: ExampleDataset | FeedbackDataset, config: RunConfig) -> TrainableDataset:
-    if not is_packed(config):
+    if not config.packs:
         return examples
     lengths = examples.lengths
     if config.objective.stage == "pt":

@@ -47,20 +47,9 @@ _STAGES_OF_COLUMNS = {
 _BYTES_PER_SOURCE_BYTE = 1.1
 
 
-def is_packed(config: RunConfig) -> bool:
-    """Return whether rows are packed: as the run says, else yes for plain text and no for conversations."""
-    if config.data.packing is None:
-        return config.data.neat_packing or config.objective.stage == "pt"
-    return config.data.packing
-
-
 def select_run_chunks(config: RunConfig, spec: DatasetSpec) -> Iterator[RawChunk]:
     """Read the rows of a data set that a run uses, numbered as in its encoded rows."""
-    return select_chunks(
-        spec,
-        config.loading.preprocessing_batch_size,
-        seed=config.training.seed,
-    )
+    return select_chunks(spec, config.loading.preprocessing_batch_size, seed=config.training.seed)
 
 
 class Preparation:
@@ -82,7 +71,7 @@ class Preparation:
             cutoff_len=config.data.cutoff_len,
             train_on_prompt=config.data.train_on_prompt,
             mask_history=config.data.mask_history,
-            packing=is_packed(config),
+            packing=config.packs,
         )
         folder = config.loading.tokenized_path or config.loading.dataset_cache_dir
         # What was prepared before lies in the usual folder; a faster one gets a copy.
@@ -117,9 +106,7 @@ class Preparation:
             tokenizer_digest,
             template_fingerprint=None if self.template is None else self.template.fingerprint,
             options=asdict(self.options),
-            selection={
-                "seed": None if spec.num_samples is None else self.config.training.seed,
-            },
+            selection={"seed": None if spec.num_samples is None else self.config.training.seed},
         )
         encoder = self.chunk_encoder(spec)
         begin = time.monotonic()
@@ -180,7 +167,9 @@ def check_has_rows(spec: DatasetSpec, has_rows: bool) -> None:
         DataError: It has none; the message names its files.
     """
     if not has_rows:
-        raise DataError(f"data set {spec.name!r} has no rows: {', '.join(map(str, spec.files))}")
+        raise DataError(
+            f"data set {spec.name!r} has no rows: {', '.join(map(str, spec.files))}. Give it some, or leave it out."
+        )
 
 
 def _check_usable(spec: DatasetSpec, stage: str, tally: Tally) -> None:

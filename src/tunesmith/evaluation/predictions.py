@@ -71,7 +71,10 @@ def predict(
     ]
     lines = _gather_in_order(lines, num_processes)
     if not lines:
-        raise DataError("There is no row to predict: the evaluation set is empty.")
+        raise DataError(
+            "There is no row to predict: the evaluation set is empty. Name one with rows in eval_dataset, or set "
+            "val_size."
+        )
     if process == 0:
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         write_text_atomic(path, text)

@@ -90,16 +90,19 @@ def score_rows(
         for chunk in select_chunks(spec, chunk_rows, seed=config.training.seed):
             if chunk.first_row == 0:
                 progress.expect(chunk.rows)
-            outcomes = encode(chunk.rows)
-            texts = [_texts_of(outcome) for outcome in outcomes]
-            scores = iter(scorer.score([ids for row in texts for ids in row.values()]))
-            for number, (outcome, row) in enumerate(zip(outcomes, texts, strict=True), start=chunk.first_row):
-                found = {name: next(scores) for name in row}
-                if isinstance(outcome, Dropped):
-                    yield ScoredRow(number, found, dropped=outcome.reason)
-                else:
-                    yield ScoredRow(number, found, is_cut=bool(outcome.truncation))
+            yield from _score_chunk(scorer, encode(chunk.rows), chunk.first_row)
             progress.advance(len(chunk.rows))
+
+
+def _score_chunk(scorer: RewardScorer, outcomes: Sequence[EncodedRow | Dropped], first_row: int) -> Iterator[ScoredRow]:
+    texts = [_texts_of(outcome) for outcome in outcomes]
+    scores = iter(scorer.score([ids for row in texts for ids in row.values()]))
+    for number, (outcome, row) in enumerate(zip(outcomes, texts, strict=True), start=first_row):
+        found = {name: next(scores) for name in row}
+        if isinstance(outcome, Dropped):
+            yield ScoredRow(number, found, dropped=outcome.reason)
+        else:
+            yield ScoredRow(number, found, is_cut=bool(outcome.truncation))
 
 
 Encode = Callable[[Sequence[RawRow]], list[EncodedRow | Dropped]]

@@ -37,6 +37,9 @@ _ADAM_BYTES = 8.0
 # What the allocator, temporary results of the backward pass and the libraries take on top of what is counted.
 _OVERHEAD = 1.1
 
+_LOGIT_POSITIONS = 1024
+"""Positions whose logits exist at one time, about: see `objectives.chunked_head`."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingMemory:
@@ -84,7 +87,6 @@ def estimate_training_memory(
     optimizer: str = "adamw_torch",
     updates_in_backward: bool = False,
     keeping: Keeping | None = None,
-    logit_positions: int = 1024,
 ) -> TrainingMemory:
     """Estimate the memory of a training step.
 
@@ -95,7 +97,6 @@ def estimate_training_memory(
         optimizer: Setting `optim`, or the switch of one that has a switch.
         updates_in_backward: Whether each gradient is freed as soon as its parameter is updated.
         keeping: What is kept of activations; everything by default.
-        logit_positions: Positions whose logits exist at one time.
     """
     keeping = keeping or Keeping()
     parameters = list(model.parameters())
@@ -107,7 +108,7 @@ def estimate_training_memory(
     per_token = _layers_bytes_per_token(model, config, compute_dtype, keeping)
     per_token += 4 * hidden_bytes  # embeddings, last norm and the head's input
     # A chunk of logits exists in the compute type and, for the loss and its gradient, twice in fp32.
-    logits = min(tokens, logit_positions) * config.vocab_size * (compute_dtype.itemsize + 8)
+    logits = min(tokens, _LOGIT_POSITIONS) * config.vocab_size * (compute_dtype.itemsize + 8)
     return TrainingMemory(
         weights=sum(parameter.numel() * parameter.element_size() for parameter in parameters),
         gradients=max(gradients, default=0) if updates_in_backward else sum(gradients),

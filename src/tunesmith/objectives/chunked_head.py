@@ -17,13 +17,13 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from tunesmith.objectives.scaling import scale_in_place
+
 TokenLoss = Callable[[Tensor, Tensor], Tensor]
 """(logits [items, vocabulary], labels [items]) -> loss per token [items]."""
 
 _CHUNK_LOGITS = {"cpu": 2**24, "other": 2**27}
 """Logits of one chunk: 64 MB in float32 stay near a CPU's caches, 512 MB keep an accelerator's matrix units busy."""
-
-_ROWS_SCALED_AT_ONCE = 4096
 
 
 class OutputHead(Protocol):
@@ -50,10 +50,15 @@ class HeadLoss:
     """Positions whose most likely token is the label; only counted without gradients (evaluation). Shape []."""
 
 
-def resolve_chunk_tokens(vocabulary: int, device: torch.device) -> int:
-    """Return how many positions share one chunk: as many as the budget of the device holds, at least 32."""
-    budget = _CHUNK_LOGITS["cpu" if device.type == "cpu" else "other"]
-    return max(32, budget // max(1, vocabulary))
+def resolve_chunk_tokens(head: nn.Module, device: torch.device) -> int:
+    """Return how many positions share one chunk: as many as the budget of the device holds, at least 32.
+
+    Args:
+        head: The output embedding, whatever adapters are wrapped around it.
+        device: Where its logits are computed.
+    """
+    vocabulary = max((parameter.shape[0] for parameter in head.parameters() if parameter.dim() > 1), default=1)
+    return max(32, _CHUNK_LOGITS["cpu" if device.type == "cpu" else "other"] // max(1, vocabulary))
 
 
 def chunked_head_loss(
@@ -131,22 +136,8 @@ class _ChunkedHeadLoss(torch.autograd.Function):
         del ctx.gradients
         for gradient in (hidden_gradient, *gradients):
             if gradient is not None:
-                _scale_in_place(gradient, scale)
+                scale_in_place(gradient, scale)
         return (hidden_gradient, None, None, None, None, *gradients)
-
-
-def _scale_in_place(gradient: Tensor, scale: Tensor) -> None:
-    """Multiply by a float32 scalar that half precision could not hold.
-
-    On a GPU, PyTorch rounds a scalar tensor to the type of the other factor first: the 65,536 that a loss scaler begins
-    with is infinite in fp16, and one over the number of items is off by up to 0.4% in bf16. A few rows at a time, so
-    that no float32 copy of a whole head's gradient exists.
-    """
-    if gradient.dtype in {torch.float32, torch.float64}:
-        gradient.mul_(scale)
-        return
-    for rows in torch.split(gradient, _ROWS_SCALED_AT_ONCE):
-        rows.copy_(rows.float().mul_(scale))
 
 
 def _gradients(loss: Tensor, sources: Sequence[Tensor]) -> list[Tensor]:

@@ -12,7 +12,6 @@ from tunesmith.models.heads import LanguageHead, run_body
 from tunesmith.objectives.base import Mean
 from tunesmith.objectives.chunked_head import resolve_chunk_tokens
 from tunesmith.objectives.log_probabilities import TokenValues, token_values, values_from_logits
-from tunesmith.objectives.next_token import vocabulary_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ class CompletionScorer:
 
     def _read_head(self, hidden: Tensor, positions: Tensor, labels: Tensor, with_statistics: bool) -> TokenValues:
         selected = hidden.flatten(0, 1).index_select(0, positions.to(hidden.device))
-        chunk_tokens = self.chunk_tokens or resolve_chunk_tokens(vocabulary_size(self.head.module), hidden.device)
+        chunk_tokens = self.chunk_tokens or resolve_chunk_tokens(self.head.module, hidden.device)
         return token_values(selected, labels, self.head, chunk_tokens=chunk_tokens, with_statistics=with_statistics)
 
     def _add_up(self, values: TokenValues, batch: Mapping[str, Tensor], output: Any) -> CompletionScores:
@@ -127,6 +126,12 @@ def length_discounts(sequences: Tensor, lengths: Tensor, alpha: float) -> Tensor
     places = torch.arange(sequences.numel(), device=sequences.device) - starts[sequences]
     shared = torch.minimum(lengths[0::2], lengths[1::2]).repeat_interleave(2)
     return torch.where(places < shared[sequences], 1.0, alpha)
+
+
+def count_items(batch: Mapping[str, Any]) -> Tensor:
+    """Return the number of pairs or rated completions of a batch, without its fillers. Shape [], int64."""
+    weights: Tensor = batch["item_weights"]
+    return weights.sum().long()
 
 
 def mean_of(values: Tensor, counts: Tensor) -> Mean:

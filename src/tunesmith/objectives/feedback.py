@@ -2,17 +2,17 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from tunesmith.config.preference import PreferenceConfig
 from tunesmith.objectives.base import LossSum, Mean, Measured
-from tunesmith.objectives.completions import CompletionScorer, CompletionScores, mean_of
+from tunesmith.objectives.completions import CompletionScorer, CompletionScores, count_items, mean_of
 from tunesmith.objectives.losses.preference import kto_loss
-from tunesmith.objectives.next_token import weigh_router_loss
 from tunesmith.objectives.reference import ReferencePolicy
+from tunesmith.objectives.router_loss import weigh_router_loss
 
 KL = "kl"
 """Name of the estimate of how far the policy has moved, over the optimiser step."""
@@ -35,20 +35,12 @@ class FeedbackObjective:
     undesirable_weight: float = 1.0
     router_loss_weight: float = 0.0
 
-    @property
-    def loss_is_per_token(self) -> bool:
-        """Every item is a completion."""
-        return False
+    loss_is_per_token: ClassVar[bool] = False
+    measures_its_own_rows: ClassVar[bool] = False
 
     def count_items(self, batch: Mapping[str, Any]) -> Tensor:
         """Return the number of rated completions."""
-        weights: Tensor = batch["item_weights"]
-        return weights.sum().long()
-
-    @property
-    def measures_its_own_rows(self) -> bool:
-        """It measures completions of other rows."""
-        return False
+        return count_items(batch)
 
     def measure(self, model: nn.Module, batches: Iterable[Mapping[str, Any]]) -> Measured:
         """Return the mean log-ratio of the mismatched completions."""
@@ -76,7 +68,7 @@ class FeedbackObjective:
         )
         if self.config.pref_ftx:
             losses = losses - self.config.pref_ftx * torch.where(is_desirable, found.mean_log_probabilities, 0.0)
-        items = weights.sum().long()
+        items = count_items(batch)
         total = (losses * weights).sum()
         if model.training:
             total = total + weigh_router_loss(found.output, items, self.router_loss_weight)

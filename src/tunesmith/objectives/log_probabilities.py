@@ -18,8 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tunesmith.objectives.chunked_head import OutputHead
 from tunesmith.objectives.losses.log_probability import token_entropy, token_log_probability
-
-_ROWS_SCALED_AT_ONCE = 4096
+from tunesmith.objectives.scaling import scale_in_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +33,6 @@ class TokenValues:
 
     entropies: Tensor | None = None
     """Entropy of the distribution in nats, detached, where it was asked for. Shape [items]."""
-
-
-def token_log_probabilities(hidden: Tensor, labels: Tensor, head: OutputHead, *, chunk_tokens: int) -> Tensor:
-    """Return the log-probability of each label, differentiable, in float32. Shape [items].
-
-    Args:
-        hidden: Last hidden states of the positions that predict a label. Shape [items, hidden].
-        labels: The label each of them predicts. Shape [items].
-        head: The model's output head.
-        chunk_tokens: Positions whose logits exist at the same time.
-    """
-    return token_values(hidden, labels, head, chunk_tokens=chunk_tokens).log_probabilities
 
 
 def token_values(
@@ -159,13 +146,5 @@ class _FrozenHead(torch.autograd.Function):
         derivative = ctx.derivative
         del ctx.derivative
         if derivative is not None:
-            _scale_rows(derivative, scales)
+            scale_in_place(derivative, scales)
         return derivative, None, None, None
-
-
-def _scale_rows(rows: Tensor, scales: Tensor) -> None:
-    """Multiply each row by its own float32 factor, in place and without rounding the factor to the rows' type."""
-    for part, factors in zip(
-        torch.split(rows, _ROWS_SCALED_AT_ONCE), torch.split(scales, _ROWS_SCALED_AT_ONCE), strict=True
-    ):
-        part.copy_(part.to(factors.dtype).mul_(factors[:, None]))

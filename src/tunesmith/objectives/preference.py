@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from tunesmith.config.preference import REFERENCE_FREE_LOSSES, PreferenceConfig
 from tunesmith.objectives.base import LossSum, Mean, Measured
-from tunesmith.objectives.completions import CompletionScorer, CompletionScores, mean_of
+from tunesmith.objectives.completions import CompletionScorer, CompletionScores, count_items, mean_of
 from tunesmith.objectives.losses import preference as losses
-from tunesmith.objectives.next_token import weigh_router_loss
 from tunesmith.objectives.reference import ReferencePolicy
+from tunesmith.objectives.router_loss import weigh_router_loss
 
 CHOSEN_MEAN, REJECTED_MEAN = "chosen_log_ratio", "rejected_log_ratio"
 """Names of the means over the optimiser step that `kto_pair` compares with."""
@@ -113,15 +113,11 @@ class PreferenceObjective:
 
     router_loss_weight: float = 0.0
 
-    @property
-    def loss_is_per_token(self) -> bool:
-        """Every item is a pair."""
-        return False
+    loss_is_per_token: ClassVar[bool] = False
 
     def count_items(self, batch: Mapping[str, Any]) -> Tensor:
         """Return the number of pairs."""
-        weights: Tensor = batch["item_weights"]
-        return weights.sum().long()
+        return count_items(batch)
 
     @property
     def measures_its_own_rows(self) -> bool:
@@ -155,7 +151,7 @@ class PreferenceObjective:
         ratios = self._log_ratios(model, batch, found)
         scores = self._pair_scores(found, ratios, self._step_means(found, ratios, batch))
         weights = batch["item_weights"]
-        items = weights.sum().long()
+        items = count_items(batch)
         total = (self._weigh(scores) * weights).sum()
         if model.training:
             total = total + weigh_router_loss(found.output, items, self.router_loss_weight)

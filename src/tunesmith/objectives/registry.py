@@ -10,10 +10,11 @@ from tunesmith.models.heads import LanguageHead
 from tunesmith.objectives.base import Objective
 from tunesmith.objectives.completions import CompletionScorer
 from tunesmith.objectives.feedback import FeedbackObjective
-from tunesmith.objectives.next_token import NextTokenObjective, router_loss_weight
+from tunesmith.objectives.next_token import NextTokenObjective
 from tunesmith.objectives.preference import PreferenceObjective, is_reference_free
 from tunesmith.objectives.reference import ReferencePolicy
 from tunesmith.objectives.reward import RewardObjective, SequenceScorer
+from tunesmith.objectives.router_loss import router_loss_weight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
 from tunesmith.objectives.base import LossSum, Measured
-from tunesmith.objectives.completions import mean_of, model_inputs
+from tunesmith.objectives.completions import count_items, mean_of, model_inputs
 from tunesmith.objectives.losses.preference import bradley_terry_loss, centering_loss
-from tunesmith.objectives.next_token import weigh_router_loss
+from tunesmith.objectives.router_loss import weigh_router_loss
 
 
 class SequenceScorer(Protocol):
@@ -39,19 +39,12 @@ class RewardObjective:
 
     router_loss_weight: float = 0.0
 
-    @property
-    def loss_is_per_token(self) -> bool:
-        """Every item is a pair."""
-        return False
+    loss_is_per_token: ClassVar[bool] = False
+    measures_its_own_rows: ClassVar[bool] = False
 
     def count_items(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Return the number of pairs."""
-        return batch["item_weights"].sum().long()
-
-    @property
-    def measures_its_own_rows(self) -> bool:
-        """It measures nothing."""
-        return False
+        return count_items(batch)
 
     def measure(self, model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> Measured:
         """Return nothing: a pair's loss depends on no other."""
@@ -64,7 +57,7 @@ class RewardObjective:
         losses = bradley_terry_loss(chosen, rejected, batch["signals"])
         if self.center_coefficient and model.training:
             losses = losses + self.center_coefficient * centering_loss(chosen, rejected)
-        items = weights.sum().long()
+        items = count_items(batch)
         total = (losses * weights).sum()
         if model.training:
             total = total + weigh_router_loss(output, items, self.router_loss_weight)

@@ -98,15 +98,20 @@ def _cgroup_chain(cgroups: Path, own_cgroup: Path, controller: str | None = None
         controller: Of version 1, where each has a tree of its own; the one tree of version 2 when not given.
     """
     top = cgroups if controller is None else cgroups / controller
-    folders = [top]
+    inside = top / _own_path(own_cgroup, controller)
+    folders = [inside, *inside.parents]
+    # Inside of a container its own group is the top, whatever the path says.
+    return [folder for folder in reversed(folders[: folders.index(top) + 1]) if folder.is_dir()]
+
+
+def _own_path(own_cgroup: Path, controller: str | None) -> str:
+    """Return where the group of this process lies below the top of its tree; empty where nothing says."""
     if own_cgroup.is_file():
         for line in own_cgroup.read_text(encoding="utf-8").splitlines():
             number, controllers, path = line.split(":", 2)
             if number == "0" if controller is None else controller in controllers.split(","):
-                for part in Path(path.strip("/")).parts:
-                    folders.append(folders[-1] / part)
-    # Inside of a container its own group is the top, whatever the path says.
-    return [folder for folder in folders if folder.is_dir()]
+                return path.strip("/")
+    return ""
 
 
 def _memory_left(folder: Path, limit_file: str, used_file: str, cache_field: str) -> float:

@@ -44,12 +44,12 @@ def current_ranks(environ: Mapping[str, str] | None = None) -> Ranks:
         environ: Environment to read instead of the one of this process.
     """
     source = os.environ if environ is None else environ
-    world_size = _read(source, "WORLD_SIZE", 1)
+    world_size = read_whole_number(source, "WORLD_SIZE", 1)
     return Ranks(
-        rank=_read(source, "RANK", 0),
-        local_rank=_read(source, "LOCAL_RANK", 0),
+        rank=read_whole_number(source, "RANK", 0),
+        local_rank=read_whole_number(source, "LOCAL_RANK", 0),
         world_size=world_size,
-        local_world_size=_read(source, "LOCAL_WORLD_SIZE", world_size),
+        local_world_size=read_whole_number(source, "LOCAL_WORLD_SIZE", world_size),
     )
 
 
@@ -69,14 +69,18 @@ def leave_error_to_main_process(ranks: Ranks, *, wait_seconds: float = _WAIT_FOR
         time.sleep(wait_seconds)
 
 
-def _read(environ: Mapping[str, str], name: str, default: int) -> int:
-    text = environ.get(name, "")
-    if not text.strip():
+def read_whole_number(environ: Mapping[str, str], name: str, default: int) -> int:
+    """Return the number that an environment variable holds, the default where it is unset or empty.
+
+    Raises:
+        ConfigError: It is no whole number from 0 on.
+    """
+    text = environ.get(name, "").strip()
+    if not text:
         return default
-    try:
-        return int(text)
-    except ValueError as error:
+    if not text.isdecimal():
         raise ConfigError(
-            f"The environment variable {name} is {text!r}, but it must be a whole number: torchrun sets it. "
-            f"Unset it, or start the run with torchrun."
-        ) from error
+            f"The environment variable {name} is {text!r}, but it must be a whole number from 0 on. Set it to one, or "
+            "unset it: torchrun sets what it needs."
+        )
+    return int(text)

@@ -21,6 +21,7 @@ from tunesmith.data.collators.layouts import RowKind
 from tunesmith.data.loading.samplers import EpochSampler, SamplingStrategy, build_sampler
 from tunesmith.data.pipeline import EVAL_NAME, PreparedData
 from tunesmith.data.records import Message
+from tunesmith.data.tokenization import encode_prompt
 from tunesmith.evaluation.predictions import predict, split_last_answer
 from tunesmith.inference.local import LocalGenerator
 from tunesmith.models import LoadedModel
@@ -299,6 +300,4 @@ def _sample_prompts(parts: RunParts) -> list[SamplePrompt]:
 def _prompt_ids(parts: RunParts, text: str) -> list[int]:
     if parts.template is None:
         return list(parts.tokenizer(text)["input_ids"])
-    prompt = parts.template.render_prompt([Message("user", text)], add_generation_prompt=True)
-    # The template writes the start token itself; the tokenizer must not put a second one before it.
-    return list(parts.tokenizer(prompt, add_special_tokens=False)["input_ids"])
+    return encode_prompt(parts.tokenizer, parts.template, [Message("user", text)])

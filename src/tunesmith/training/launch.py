@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tunesmith.config import RunConfig
 from tunesmith.errors import ConfigError
-from tunesmith.runtime.ranks import current_ranks, is_started_by_torchrun
+from tunesmith.runtime.ranks import current_ranks, is_started_by_torchrun, read_whole_number
 from tunesmith.runtime.stop_signals import is_hangup_ignored
 
 logger = logging.getLogger(__name__)
@@ -83,13 +83,13 @@ def find_launch_plan(environ: Mapping[str, str], num_devices: int) -> LaunchPlan
         return None
     is_forced = environ.get("FORCE_TORCHRUN", "").strip().lower() in _TRUE
     # Naming a number of processes is asking for them, also without several devices: two on a CPU, for example.
-    wanted = _whole_number(environ, "NPROC_PER_NODE", max(1, num_devices))
+    wanted = read_whole_number(environ, "NPROC_PER_NODE", max(1, num_devices))
     if not is_forced and wanted <= 1:
         return None
     rendezvous = environ.get("RDZV_ID")
-    num_nodes = str(_whole_number(environ, "NNODES", 1))
+    num_nodes = str(read_whole_number(environ, "NNODES", 1))
     if rendezvous is not None and "MIN_NNODES" in environ and "MAX_NNODES" in environ:
-        num_nodes = f"{_whole_number(environ, 'MIN_NNODES', 1)}:{_whole_number(environ, 'MAX_NNODES', 1)}"
+        num_nodes = f"{read_whole_number(environ, 'MIN_NNODES', 1)}:{read_whole_number(environ, 'MAX_NNODES', 1)}"
     if num_nodes != "1" and "MASTER_PORT" not in environ:
         raise ConfigError(
             f"The run has {num_nodes} machines (NNODES), but MASTER_PORT is not set: each machine would wait at a port "
@@ -98,10 +98,10 @@ def find_launch_plan(environ: Mapping[str, str], num_devices: int) -> LaunchPlan
     return LaunchPlan(
         num_processes=wanted,
         num_nodes=num_nodes,
-        node_rank=_whole_number(environ, "NODE_RANK", 0),
+        node_rank=read_whole_number(environ, "NODE_RANK", 0),
         main_address=environ.get("MASTER_ADDR", "127.0.0.1"),
-        main_port=_whole_number(environ, "MASTER_PORT", 0) or _free_port(),
-        max_restarts=_whole_number(environ, "MAX_RESTARTS", 0),
+        main_port=read_whole_number(environ, "MASTER_PORT", 0) or _free_port(),
+        max_restarts=read_whole_number(environ, "MAX_RESTARTS", 0),
         rendezvous_id=rendezvous,
     )
 
@@ -141,15 +141,6 @@ def count_devices() -> int:
     import torch
 
     return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
-
-
-def _whole_number(environ: Mapping[str, str], name: str, default: int) -> int:
-    text = environ.get(name, "").strip()
-    if not text:
-        return default
-    if not text.isdigit():
-        raise ConfigError(f"The environment variable {name} is {text!r}, but it must be a whole number.")
-    return int(text)
 
 
 def _free_port() -> int:

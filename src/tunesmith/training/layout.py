@@ -3,7 +3,6 @@
 from tunesmith.config import RunConfig
 from tunesmith.config.peft_methods import PEFT_METHODS
 from tunesmith.data.batches import BatchLayout
-from tunesmith.data.pipeline import is_packed
 from tunesmith.errors import ConfigError
 from tunesmith.models import AttentionChoice
 from tunesmith.models.flex import FLEX
@@ -27,10 +26,8 @@ def resolve_layout(config: RunConfig, attention: AttentionChoice) -> BatchLayout
             f"padding_free is true, but the attention in use ({attention.implementation}: {attention.reason}) cannot "
             f"keep rows of one batch apart without computing them against each other. Set {another}padding_free: false."
         )
-    if compiles and attention.implementation in {SEGMENTS, FLEX} and (asked is True or is_packed(config)):
-        setting, way_out = (
-            ("packing", "flash_attn: sdpa") if is_packed(config) else ("padding_free", "padding_free: false")
-        )
+    if compiles and attention.implementation in {SEGMENTS, FLEX} and (asked is True or config.packs):
+        setting, way_out = ("packing", "flash_attn: sdpa") if config.packs else ("padding_free", "padding_free: false")
         raise ConfigError(
             f"torch_compile and {setting} do not go together with this attention ({attention.implementation}): its "
             "calls depend on the lengths of the rows, so every batch would be compiled anew. "

@@ -7,7 +7,6 @@ import torch
 
 from tunesmith.config.objective import COMPLETION_STAGES
 from tunesmith.config.preference import PreferenceConfig
-from tunesmith.data.pipeline import is_packed
 from tunesmith.models.attention import find_recurrence
 from tunesmith.objectives import Objective
 from tunesmith.objectives.feedback import FeedbackObjective
@@ -76,7 +75,7 @@ def _notes(parts: RunParts) -> Iterator[str]:
             "a batch."
         )
     recurrence = find_recurrence(parts.loaded.model.config)
-    if recurrence and is_packed(parts.config):
+    if recurrence and parts.config.packs:
         yield f"packed texts are not kept apart: {recurrence}."
 
 
@@ -138,7 +137,7 @@ def _precision(parts: RunParts) -> str:
 
 def _batches(parts: RunParts) -> str:
     layout = "rows end to end, no padding" if parts.layout == "flat" else "rows side by side, padded"
-    packed = ", several samples in each row" if is_packed(parts.config) else ""
+    packed = ", several samples in each row" if parts.config.packs else ""
     sharing = f"; {parts.prefix_sharing.note}" if parts.prefix_sharing.note else ""
     return f"{layout}{packed}{sharing}"
 

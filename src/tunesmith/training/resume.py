@@ -67,7 +67,10 @@ def resolve_resume_point(setting: str | bool | None, output_dir: str | Path) -> 
         return _newest_whole(output_dir)
     path = Path(setting)
     if not path.is_dir():
-        raise CheckpointError(f"resume_from_checkpoint: there is no folder {path}.")
+        raise CheckpointError(
+            f"resume_from_checkpoint: there is no folder {path}. Name a checkpoint, or set it to true for the newest "
+            "whole one in output_dir."
+        )
     try:
         manifest = check_checkpoint(path)
     except CheckpointError as error:

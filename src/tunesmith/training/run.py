@@ -80,7 +80,9 @@ class TrainingResult:
 
 
 def run_training(config: RunConfig) -> TrainingResult:
-    """Do everything that a configuration asks for: train, evaluate, predict.
+    """Do everything that a configuration asks for, in this process: train, evaluate, predict.
+
+    It is `tunesmith.train`, the call for notebooks, and what the command `tunesmith train` does.
 
     Raises:
         TunesmithError: Something about the settings, data, model or checkpoint stands in the way, or the numbers of
@@ -136,11 +138,6 @@ def _leaves_out_the_rest(parts: RunParts, interruption: Interruption) -> bool:
     return True
 
 
-def train(config: RunConfig) -> TrainingResult:
-    """Run a configuration in this process, as the command `tunesmith train` does; the call for notebooks."""
-    return run_training(config)
-
-
 def prepare_parts(config: RunConfig) -> RunParts:
     """Load and prepare everything that a run needs; what is found wrong fastest comes first: data before the model."""
     find_callbacks(config.training.callbacks)
@@ -173,8 +170,19 @@ def prepare_parts(config: RunConfig) -> RunParts:
     reference = find_reference_model(objective)
     if reference is not None and (layout == "flat" or config.packs):
         check_isolation(reference, layout, loaded.precision)  # that of the policy was looked at as it was loaded
-    sharing = resolve_prefix_sharing(config, loaded, layout, data, reference)
-    return RunParts(config, ranks, arguments, tokenizer, template, data, loaded, layout, objective, schedule, sharing)
+    return RunParts(
+        config=config,
+        ranks=ranks,
+        arguments=arguments,
+        tokenizer=tokenizer,
+        template=template,
+        data=data,
+        loaded=loaded,
+        layout=layout,
+        objective=objective,
+        schedule=schedule,
+        prefix_sharing=resolve_prefix_sharing(config, loaded, layout, data, reference),
+    )
 
 
 def settle_parts(parts: RunParts, training: TrainingConfig, point: ResumePoint | None) -> RunParts:

@@ -129,9 +129,13 @@ def test_evaluation_counts_correct_tokens():
 
 
 def test_chunks_follow_the_vocabulary():
-    assert resolve_chunk_tokens(49_152, torch.device("cpu")) == 341  # 2**24 // 49152
-    assert resolve_chunk_tokens(152_064, torch.device("cuda")) == 882  # 2**27 // 152064
-    assert resolve_chunk_tokens(10**9, torch.device("cpu")) == 32
+    def head(vocabulary):
+        return nn.Linear(2, vocabulary, device="meta")
+
+    assert resolve_chunk_tokens(head(49_152), torch.device("cpu")) == 341  # 2**24 // 49152
+    assert resolve_chunk_tokens(head(152_064), torch.device("cuda")) == 882  # 2**27 // 152064
+    assert resolve_chunk_tokens(head(10**9), torch.device("cpu")) == 32
+    assert resolve_chunk_tokens(nn.Identity(), torch.device("cpu")) == 2**24  # nothing that tells
 
 
 @pytest.mark.parametrize(("dtype", "scale"), [(torch.float16, 2.0**18), (torch.bfloat16, 1 / 37)])

@@ -5,7 +5,7 @@ from torch import nn
 from tests.tiny.models import tiny_model
 from tests.unit.objectives.test_chunked_head import ScaledHead
 from tunesmith.models.heads import resolve_head, run_body
-from tunesmith.objectives.log_probabilities import token_log_probabilities, token_values, values_from_logits
+from tunesmith.objectives.log_probabilities import token_values, values_from_logits
 
 
 def plain(hidden, labels, head):
@@ -20,7 +20,8 @@ def test_values_and_weighed_gradients_equal_the_plain_computation(chunk_tokens, 
     hidden = torch.randn(7, 6, requires_grad=True)
     labels, weights = torch.randint(13, (7,)), torch.randn(7)
     sources = [hidden, *(head.module.parameters() if is_trained else ())]
-    ours, theirs = token_log_probabilities(hidden, labels, head, chunk_tokens=chunk_tokens), plain(hidden, labels, head)
+    ours = token_values(hidden, labels, head, chunk_tokens=chunk_tokens).log_probabilities
+    theirs = plain(hidden, labels, head)
     torch.testing.assert_close(ours, theirs)
     # Squared, so that the gradient of one token depends on all: the weights come only after the values.
     found = torch.autograd.grad((weights * ours).sum().square(), sources)
@@ -56,7 +57,7 @@ def test_statistics_are_not_made_unless_asked_for():
 def test_no_labels_give_no_values_and_a_trained_head_still_gets_a_gradient(is_trained):
     head = ScaledHead(nn.Linear(6, 13).requires_grad_(is_trained))
     hidden = torch.randn(0, 6, requires_grad=True)
-    values = token_log_probabilities(hidden, torch.zeros(0, dtype=torch.long), head, chunk_tokens=2)
+    values = token_values(hidden, torch.zeros(0, dtype=torch.long), head, chunk_tokens=2).log_probabilities
     values.sum().backward()
     assert values.shape == (0,)
     assert hidden.grad.shape == (0, 6)
@@ -67,7 +68,7 @@ def test_no_labels_give_no_values_and_a_trained_head_still_gets_a_gradient(is_tr
 def test_nothing_to_differentiate_is_no_error():
     head = ScaledHead(nn.Linear(6, 13).requires_grad_(False))
     hidden, labels = torch.randn(5, 6), torch.randint(13, (5,))
-    values = token_log_probabilities(hidden, labels, head, chunk_tokens=2)
+    values = token_values(hidden, labels, head, chunk_tokens=2).log_probabilities
     torch.testing.assert_close(values, plain(hidden, labels, head))
     assert not values.requires_grad
 
@@ -77,7 +78,7 @@ def test_never_more_logits_at_a_time_than_a_chunk_has():
     head = ScaledHead(nn.Linear(6, 13).requires_grad_(False))
     head.module.register_forward_hook(lambda module, inputs, output: seen.append(len(output)))
     hidden = torch.randn(7, 6, requires_grad=True)
-    token_log_probabilities(hidden, torch.randint(13, (7,)), head, chunk_tokens=3).sum().backward()
+    token_values(hidden, torch.randint(13, (7,)), head, chunk_tokens=3).log_probabilities.sum().backward()
     assert seen == [3, 3, 1]
 
 
@@ -85,7 +86,7 @@ def test_bf16_states_are_weighed_by_unrounded_factors():
     head = ScaledHead(nn.Linear(6, 13, dtype=torch.bfloat16).requires_grad_(False))
     hidden = torch.randn(1, 6, dtype=torch.bfloat16, requires_grad=True)
     factor = 1 + 2**-9  # rounds to 1 in bf16
-    values = token_log_probabilities(hidden, torch.tensor([4]), head, chunk_tokens=2)
+    values = token_values(hidden, torch.tensor([4]), head, chunk_tokens=2).log_probabilities
     assert values.dtype == torch.float32
     (values * 1000 * factor).sum().backward()
     (expected,) = torch.autograd.grad(plain(hidden, torch.tensor([4]), head).float().sum() * 1000, hidden)
@@ -101,5 +102,5 @@ def test_head_of_a_real_family_gives_the_log_probabilities_of_its_own_logits(fam
     hidden = run_body(model, head, {"input_ids": ids, "use_cache": False}).hidden[:, :-1].flatten(0, 1)
     labels = ids[:, 1:].flatten()
     logits = model(input_ids=ids).logits[:, :-1].flatten(0, 1)
-    ours = token_log_probabilities(hidden, labels, head, chunk_tokens=5)
+    ours = token_values(hidden, labels, head, chunk_tokens=5).log_probabilities
     torch.testing.assert_close(ours, values_from_logits(logits, labels).log_probabilities, rtol=1e-4, atol=1e-4)

@@ -7,7 +7,7 @@ from peft import LoraConfig, get_peft_model
 from tests.tiny.models import tiny_model
 from tunesmith.config.objective import ObjectiveConfig
 from tunesmith.models.heads import resolve_head
-from tunesmith.objectives.next_token import NextTokenObjective, router_loss_weight, weigh_router_loss
+from tunesmith.objectives.next_token import NextTokenObjective
 from tunesmith.objectives.registry import ObjectiveParts, build_objective
 
 IGNORED = -100
@@ -113,18 +113,6 @@ def test_smoothing_raises_the_training_loss():
     plain = NextTokenObjective(head).compute(model, batch).total
     smoothed = NextTokenObjective(head, z_loss=1.0).compute(model, batch).total
     assert smoothed.item() > plain.item() + 1.0
-
-
-def test_router_loss_is_weighted_by_items():
-    part = weigh_router_loss({"aux_loss": torch.tensor(3.0)}, torch.tensor(4), 0.5)
-    assert part.item() == 6.0  # 0.5 * 3 * 4
-    assert weigh_router_loss({}, torch.tensor(4), 0.5) == 0.0
-
-
-def test_router_loss_only_counts_where_the_model_reports_it():
-    assert router_loss_weight({"router_aux_loss_coef": 0.01, "output_router_logits": True}) == 0.01
-    assert router_loss_weight({"router_aux_loss_coef": 0.01}) == 0.0
-    assert router_loss_weight({}) == 0.0
 
 
 def test_mixture_of_experts_trains_its_routers():

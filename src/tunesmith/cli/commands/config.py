@@ -10,8 +10,6 @@ from tunesmith.config.load import load_config
 from tunesmith.config.settings import GROUPS, all_settings
 from tunesmith.errors import ConfigError
 
-SUMMARY = "check, show or start a configuration file"
-
 HELP = """
 usage: tunesmith config check FILE [key=value ...]   every problem of a file, without training; exit code 2 if any
        tunesmith config show FILE [key=value ...]    every value and where it came from

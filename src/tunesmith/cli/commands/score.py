@@ -48,7 +48,9 @@ def run(arguments: Sequence[str]) -> int:
     source, overrides = parse_command_line(words)
     config = load_config(source, overrides, purpose="generate")
     if len(config.data.dataset) != 1:
-        raise ConfigError(f"One file or data set is rated at a time, and {len(config.data.dataset)} are named.")
+        raise ConfigError(
+            f"One file or data set is rated at a time, and {len(config.data.dataset)} are named. Name one."
+        )
     from tunesmith.evaluation.scores import resolve_score_rows, score_rows
     from tunesmith.inference.reward import load_reward_scorer
 

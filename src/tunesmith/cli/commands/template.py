@@ -77,10 +77,16 @@ def _show(words: list[str]) -> int:
         output.show_text(entry.marked_source if switches else entry.source)
         return 0
     if switches:
-        raise ConfigError(f"--marks shows the marks of a template of ours, and {name!r} is none.")
+        raise ConfigError(
+            f"--marks shows the marks of a template of ours, and {name!r} is none. Leave --marks out, or name one that "
+            "`tunesmith template list` shows."
+        )
     source = _load_tokenizer(name).chat_template
     if not source:
-        raise TemplateError(f"the tokenizer of {name} has no chat template of its own")
+        raise TemplateError(
+            f"the tokenizer of {name} has no chat template of its own, so there is none to show. To use one of ours "
+            "with it, set `template` to a name that `tunesmith template list` shows."
+        )
     if isinstance(source, str):
         output.show_text(source)
         return 0

@@ -1,6 +1,5 @@
 """Rules about optimizers that need less memory: one at a time, where each of them works."""
 
-import re
 from collections.abc import Iterator
 
 from tunesmith.config.lean_optimizers import SPECIAL_OPTIMIZERS
@@ -126,24 +125,4 @@ def some_optimizers_cannot_be_resumed(question: Question) -> Iterator[Finding]:
                 (key, "resume_from_checkpoint"),
                 f"{question.cite(key)} cannot go on from a checkpoint: its package does not save {what[key]}. Give the "
                 "checkpoint as `model_name_or_path` to begin anew from its weights.",
-            )
-
-
-@rule()
-def rates_are_numbers(question: Question) -> Iterator[Finding]:
-    """Each pattern is a regular expression, and has a rate."""
-    for pattern, rate in (question.config.training.learning_rate_groups or {}).items():
-        if isinstance(rate, bool) or not isinstance(rate, int | float) or rate < 0:
-            yield Finding(
-                ("learning_rate_groups",),
-                f"`learning_rate_groups` has {pattern}: {rate}; allowed is a learning rate of 0 or more.",
-                (pattern,),
-            )
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            yield Finding(
-                ("learning_rate_groups",),
-                f"`learning_rate_groups` has the pattern '{pattern}', which is no regular expression: {error}.",
-                (pattern,),
             )

@@ -1,4 +1,4 @@
-"""Rules about ranks and strengths of single modules."""
+"""Rules about settings that give single modules or parameters a value, by patterns of their names."""
 
 import re
 from collections.abc import Iterator
@@ -17,12 +17,27 @@ def patterns_have_numbers(question: Question) -> Iterator[Finding]:
         for pattern, value in patterns.items():
             if not _is_positive(value, whole=key == "lora_rank_pattern"):
                 yield Finding((key,), f"`{key}` has {pattern}: {value}; allowed is {allowed}.", (pattern,))
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                yield Finding(
-                    (key,), f"`{key}` has the pattern '{pattern}', which is no regular expression: {error}.", (pattern,)
-                )
+            yield from _check_pattern(key, pattern)
+
+
+@rule()
+def rates_are_numbers(question: Question) -> Iterator[Finding]:
+    """Each pattern is a regular expression for names of parameters, and has a learning rate."""
+    key = "learning_rate_groups"
+    for pattern, rate in (question.config.training.learning_rate_groups or {}).items():
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or rate < 0:
+            yield Finding(
+                (key,), f"`{key}` has {pattern}: {rate}; allowed is a learning rate of 0 or more.", (pattern,)
+            )
+        yield from _check_pattern(key, pattern)
+
+
+def _check_pattern(key: str, pattern: str) -> Iterator[Finding]:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        message = f"`{key}` has the pattern '{pattern}', which is no regular expression: {error}."
+        yield Finding((key,), message, (pattern,))
 
 
 def _is_positive(value: object, *, whole: bool) -> bool:

@@ -42,13 +42,16 @@ def lora_settings_need_lora(question: Question) -> Iterator[Finding]:
             continue
         if kind in PEFT_METHODS and (kind == "lora" or key in _ADAPTER_ONLY):
             continue
-        where = "; remove it or set `finetuning_type: lora`."
+        way_out = "remove it or set `finetuning_type: lora`."
         if kind in PEFT_METHODS:
-            where = "; put what this method has of the kind into `adapter_options`, or set `finetuning_type: lora`."
-        yield Finding(
-            (key, "finetuning_type"),
-            f"{question.cite(key)} has no effect with {question.cite('finetuning_type')}{where}",
-        )
+            way_out = "put what this method has of the kind into `adapter_options`, or set `finetuning_type: lora`."
+        yield _no_effect(question, key, way_out)
+
+
+def _no_effect(question: Question, key: str, way_out: str) -> Finding:
+    """Object to a setting that the kind of tuning has no use for."""
+    message = f"{question.cite(key)} has no effect with {question.cite('finetuning_type')}; {way_out}"
+    return Finding((key, "finetuning_type"), message)
 
 
 @rule()
@@ -58,11 +61,7 @@ def oft_settings_need_oft(question: Question) -> Iterator[Finding]:
     if adapter.finetuning_type != "oft":
         for key in _OFT_ONLY:
             if question.is_set(key):
-                yield Finding(
-                    (key, "finetuning_type"),
-                    f"{question.cite(key)} has no effect with {question.cite('finetuning_type')}; "
-                    "remove it or set `finetuning_type: oft`.",
-                )
+                yield _no_effect(question, key, "remove it or set `finetuning_type: oft`.")
     elif bool(adapter.oft_rank) == bool(adapter.oft_block_size):
         yield Finding(
             ("oft_rank", "oft_block_size"),
@@ -232,11 +231,7 @@ def freeze_settings_need_freeze(question: Question) -> Iterator[Finding]:
     kind = question.config.adapter.finetuning_type
     for key in _FREEZE_ONLY:
         if kind != "freeze" and question.is_set(key) and question.config.value(key) != ():
-            yield Finding(
-                (key, "finetuning_type"),
-                f"{question.cite(key)} has no effect with {question.cite('finetuning_type')}; "
-                "remove it or set `finetuning_type: freeze`.",
-            )
+            yield _no_effect(question, key, "remove it or set `finetuning_type: freeze`.")
 
 
 @rule()

@@ -103,6 +103,7 @@ class ChatTemplate:
         self,
         messages: Sequence[Message | Mapping[str, Any]],
         tools: str | Sequence[Mapping[str, Any]] | None = None,
+        *,
         add_generation_prompt: bool = True,
     ) -> str:
         """Return the text that serving sends for these messages.

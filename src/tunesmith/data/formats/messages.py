@@ -4,11 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tunesmith.data.formats.completions import build_feedback, build_preference, read_margin, read_verdict
-from tunesmith.data.formats.fields import FillText, UnusableRowError, describe_missing, read_list, read_text
-from tunesmith.data.formats.marks import with_row_marks
-from tunesmith.data.formats.tools import read_tools
+from tunesmith.data.formats.fields import (
+    FillText,
+    UnusableRowError,
+    describe_missing,
+    read_list,
+    read_text,
+    unknown_role,
+)
+from tunesmith.data.formats.marks import read_mark, with_row_marks
+from tunesmith.data.formats.tools import parse_tool_calls, read_tools
 from tunesmith.data.formats.turns import build_conversation
-from tunesmith.data.records import Conversation, Feedback, Message, Preference
+from tunesmith.data.records import Conversation, Feedback, Message, Preference, ToolCall
 from tunesmith.data.sources.dataset_spec import DatasetSpec, Tags
 
 ReadMessage = Callable[[object, str, Tags, FillText], Message]
@@ -55,6 +62,42 @@ def convert_turns_feedback(
     verdict = read_verdict(values, spec.columns.kto_tag)
     tools = read_tools(values, spec.columns.tools)
     return build_feedback(turns, is_desirable=verdict, tools=tools, policy=spec.turn_order_policy)
+
+
+def build_message(
+    turn: Mapping[str, Any],
+    content: str,
+    field: str,
+    tags: Tags,
+    *,
+    calls: tuple[ToolCall, ...] = (),
+    further_system_roles: tuple[str, ...] = (),
+) -> Message:
+    """Return the message of a turn whose words have been read; its role is what the tags say.
+
+    Args:
+        turn: As it stands in the row.
+        content: Its words.
+        field: Where it stands, for the reason why it cannot be used.
+        tags: Names of roles and fields.
+        calls: Tool calls that stand apart from the words.
+        further_system_roles: Roles that are the system's besides the one of the tags.
+    """
+    role = turn.get(tags.role_tag)
+    if role == tags.user_tag:
+        read_mark(turn, field, "user")
+        return Message("user", content)
+    if role == tags.assistant_tag:
+        return Message("assistant", content, calls, read_mark(turn, field, "assistant"))
+    if role in (tags.system_tag, *further_system_roles):
+        return Message("system", content)
+    if role == tags.observation_tag:
+        read_mark(turn, field, "tool")
+        return Message("tool", content)
+    if role == tags.function_tag:  # a call written as the words of a turn of its own
+        calls = calls or parse_tool_calls(content, field)
+        return Message("assistant", "", calls, read_mark(turn, field, "assistant"))
+    raise unknown_role(turn, field, tags)
 
 
 def _check_turns(values: Mapping[str, Any], column: str | None) -> None:

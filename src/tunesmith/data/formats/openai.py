@@ -7,10 +7,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tunesmith.data.formats.fields import FillText, UnusableRowError, missing_key, read_list, unknown_role, wrong_type
-from tunesmith.data.formats.marks import read_mark
-from tunesmith.data.formats.messages import convert_turns, convert_turns_feedback, convert_turns_preference
-from tunesmith.data.formats.tools import convert_tool_call, parse_tool_calls
+from tunesmith.data.formats.fields import FillText, UnusableRowError, missing_key, read_list, wrong_type
+from tunesmith.data.formats.messages import (
+    build_message,
+    convert_turns,
+    convert_turns_feedback,
+    convert_turns_preference,
+)
+from tunesmith.data.formats.tools import convert_tool_call
 from tunesmith.data.records import Conversation, Feedback, Message, Preference, ToolCall
 from tunesmith.data.sources.dataset_spec import DatasetSpec, Tags
 
@@ -33,25 +37,11 @@ def convert_openai_feedback(values: Mapping[str, Any], spec: DatasetSpec, fill: 
 def _convert_message(message: object, field: str, tags: Tags, fill: FillText) -> Message:
     if not isinstance(message, Mapping):
         raise wrong_type(field, "an object", message)
-    role = message.get(tags.role_tag)
     calls = _read_calls(message, field)
     if not calls and tags.content_tag not in message:
         raise missing_key(message, field, tags.content_tag)
     content = fill(_read_content(message.get(tags.content_tag), f"{field}.{tags.content_tag}", optional=bool(calls)))
-    if role == tags.user_tag:
-        read_mark(message, field, "user")
-        return Message("user", content)
-    if role == tags.assistant_tag:
-        return Message("assistant", content, calls, read_mark(message, field, "assistant"))
-    if role in (tags.system_tag, "developer"):
-        return Message("system", content)
-    if role == tags.observation_tag:
-        read_mark(message, field, "tool")
-        return Message("tool", content)
-    if role == tags.function_tag:  # a call written as the content of a message of its own
-        calls = calls or parse_tool_calls(content, field)
-        return Message("assistant", "", calls, read_mark(message, field, "assistant"))
-    raise unknown_role(message, field, tags)
+    return build_message(message, content, field, tags, calls=calls, further_system_roles=("developer",))
 
 
 def _read_content(content: object, field: str, *, optional: bool) -> str:

@@ -46,7 +46,10 @@ def build_format(spec: DatasetSpec, stage: str) -> Callable[[Mapping[str, Any]],
         DataError: The format gives nothing that this stage could learn from.
     """
     if spec.ranking and stage not in PAIR_STAGES:
-        raise DataError(f"data set {spec.name!r} holds rankings (ranking: true), and stage {stage} learns from answers")
+        raise DataError(
+            f"data set {spec.name!r} holds rankings (ranking: true), and stage {stage} learns from answers; choose "
+            f"stage {' or '.join(PAIR_STAGES)}, or name the column of the answer and take ranking out of dataset_info"
+        )
     if spec.ranking is False and stage in PAIR_STAGES:
         raise DataError(
             f"stage {stage} learns from pairs, and data set {spec.name!r} holds none (ranking: false); if its rows "

@@ -7,10 +7,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tunesmith.data.formats.fields import FillText, missing_key, unknown_role, wrong_type
-from tunesmith.data.formats.marks import read_mark
-from tunesmith.data.formats.messages import convert_turns, convert_turns_feedback, convert_turns_preference
-from tunesmith.data.formats.tools import parse_tool_calls
+from tunesmith.data.formats.fields import FillText, missing_key, wrong_type
+from tunesmith.data.formats.messages import (
+    build_message,
+    convert_turns,
+    convert_turns_feedback,
+    convert_turns_preference,
+)
 from tunesmith.data.records import Conversation, Feedback, Message, Preference
 from tunesmith.data.sources.dataset_spec import DatasetSpec, Tags
 
@@ -33,24 +36,9 @@ def convert_sharegpt_feedback(values: Mapping[str, Any], spec: DatasetSpec, fill
 def _convert_turn(turn: object, field: str, tags: Tags, fill: FillText) -> Message:
     if not isinstance(turn, Mapping):
         raise wrong_type(field, "an object", turn)
-    role = turn.get(tags.role_tag)
     if tags.content_tag not in turn:
         raise missing_key(turn, field, tags.content_tag)
     content = turn[tags.content_tag]
     if not isinstance(content, str):
         raise wrong_type(f"{field}.{tags.content_tag}", "text", content)
-    content = fill(content)
-    if role == tags.user_tag:
-        read_mark(turn, field, "user")
-        return Message("user", content)
-    if role == tags.assistant_tag:
-        return Message("assistant", content, trained=read_mark(turn, field, "assistant"))
-    if role == tags.system_tag:
-        return Message("system", content)
-    if role == tags.observation_tag:
-        read_mark(turn, field, "tool")
-        return Message("tool", content)
-    if role == tags.function_tag:
-        calls = parse_tool_calls(content, field)
-        return Message("assistant", "", calls, read_mark(turn, field, "assistant"))
-    raise unknown_role(turn, field, tags)
+    return build_message(turn, fill(content), field, tags)

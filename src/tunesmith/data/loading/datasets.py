@@ -138,10 +138,6 @@ class PackedDataset(Dataset[list[Example]]):
     def __getitem__(self, index: int) -> list[Example]:
         return [cut_piece(self.examples[row], start, end) for row, start, end in self.packs[index]]
 
-    def __getitems__(self, indices: Sequence[int]) -> list[list[Example]]:
-        """Return several packs; PyTorch's loader asks for a whole batch this way."""
-        return [self[index] for index in indices]
-
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Tokens of each pack. Shape [packs]."""

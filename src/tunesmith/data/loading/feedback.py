@@ -65,10 +65,6 @@ class FeedbackDataset(Dataset[PairExample]):
             signal=row["signal"],
         )
 
-    def __getitems__(self, indices: Sequence[int]) -> list[PairExample]:
-        """Return several rows; PyTorch's loader asks for a whole batch this way."""
-        return [self[index] for index in indices]
-
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Tokens of the longer of each row's two sequences. Shape [rows]."""

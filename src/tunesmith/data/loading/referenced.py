@@ -1,6 +1,5 @@
 """Rows with completions, each with what the reference policy thinks of them."""
 
-from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -32,10 +31,6 @@ class ReferencedRows(Dataset[PairExample]):
     def __getitem__(self, index: int) -> PairExample:
         row: Any = self.rows[index]
         return cast("PairExample", {**row, "reference_log_probabilities": self.values[index]})
-
-    def __getitems__(self, indices: Sequence[int]) -> list[PairExample]:
-        """Return several rows; PyTorch's loader asks for a whole batch this way."""
-        return [self[index] for index in indices]
 
     @property
     def lengths(self) -> NDArray[np.int64]:

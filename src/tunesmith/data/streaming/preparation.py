@@ -8,7 +8,7 @@ from tunesmith.config import RunConfig
 from tunesmith.data.account import StreamReport
 from tunesmith.data.batches import Example
 from tunesmith.data.encoding import ChunkEncoder
-from tunesmith.data.preparation import Preparation, check_has_rows, is_packed
+from tunesmith.data.preparation import Preparation, check_has_rows
 from tunesmith.data.requested import resolve_requested
 from tunesmith.data.sources import peek_rows
 from tunesmith.data.streaming.mixing import Mixing
@@ -43,7 +43,7 @@ def build_options(config: RunConfig) -> StreamOptions:
     """Return how the rows of a run are streamed."""
     training, loading = config.training, config.loading
     packing = "none"
-    if is_packed(config):
+    if config.packs:
         packing = "cut" if config.objective.stage == "pt" else "whole"
     return StreamOptions(
         seed=training.seed if training.data_seed is None else training.data_seed,

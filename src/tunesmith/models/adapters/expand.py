@@ -26,6 +26,27 @@ _PROBE_TOKENS = 8
 _TOLERANCE = 1e-5
 
 
+def resolve_stride(setting: str, num_blocks: int, num_layers: int, name: str) -> int:
+    """Return after how many layers each block of LLaMA Pro comes.
+
+    Args:
+        setting: That asks for the blocks.
+        num_blocks: How many there are to be.
+        num_layers: Of the model, without new ones for blocks that are to be made, with them for blocks that are there.
+        name: Of the model, for the message.
+
+    Raises:
+        ModelError: They cannot be spread evenly.
+    """
+    if num_layers % num_blocks:
+        possible = [str(n) for n in range(1, num_layers + 1) if num_layers % n == 0]
+        raise ModelError(
+            f"{setting}: {num_blocks} blocks of LLaMA Pro cannot be spread evenly over the {num_layers} layers of "
+            f"{name}. Give one of {', '.join(possible)}."
+        )
+    return num_layers // num_blocks
+
+
 def expand_blocks(model: PreTrainedModel, num_new: int) -> str:
     """Put new blocks into a model, spread evenly, and return a note for the plan.
 
@@ -40,14 +61,8 @@ def expand_blocks(model: PreTrainedModel, num_new: int) -> str:
     """
     name, layers = find_layers(model)
     old = len(layers)
-    if old % num_new:
-        possible = [str(n) for n in range(1, old + 1) if old % n == 0]
-        raise ModelError(
-            f"llama_pro_new_blocks: {num_new} cannot be spread evenly over the {old} layers of {type(model).__name__}. "
-            f"Give one of {', '.join(possible)}."
-        )
+    stride = resolve_stride("llama_pro_new_blocks", num_new, old, type(model).__name__)
     expected = _probe(model)
-    stride = old // num_new
     # Which old layer each place of the new stack is, or is a copy of.
     sources = [index for index in range(old) for _ in range(2 if (index + 1) % stride == 0 else 1)]
     blocks = [

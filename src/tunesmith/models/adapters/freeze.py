@@ -4,7 +4,7 @@ from transformers import PreTrainedModel
 
 from tunesmith.config import AdapterConfig
 from tunesmith.errors import ModelError
-from tunesmith.models.adapters.expand import expand_blocks
+from tunesmith.models.adapters.expand import expand_blocks, resolve_stride
 from tunesmith.models.adapters.modules import find_layers, resolve_module_names, sorted_leaves
 from tunesmith.models.reward.build import SCORE, is_reward_model
 
@@ -49,14 +49,8 @@ def apply_freeze(model: PreTrainedModel, config: AdapterConfig) -> list[str]:
 
 
 def _spread(num_layers: int, wanted: int, name: str) -> range:
-    """Return every so-many-th layer: where LLaMA Pro puts its blocks (Wu et al. 2024, section 3.1)."""
-    if num_layers % wanted:
-        possible = [str(n) for n in range(1, num_layers + 1) if num_layers % n == 0]
-        raise ModelError(
-            f"freeze_trainable_layers: {wanted} blocks of LLaMA Pro cannot be spread evenly over the {num_layers} "
-            f"layers of {name}. Give one of {', '.join(possible)}."
-        )
-    stride = num_layers // wanted
+    """Return every so-many-th layer: where LLaMA Pro puts its blocks."""
+    stride = resolve_stride("freeze_trainable_layers", wanted, num_layers, name)
     return range(stride - 1, num_layers, stride)
 
 

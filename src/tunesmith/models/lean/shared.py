@@ -4,7 +4,7 @@ Alone, each of them multiplies the input by a thin A of its own, and hands back 
 autograd adds up in fresh memory. Together there is one thin product each way, and the gradient is added up in place.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,16 +21,21 @@ SIBLINGS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 def share_inputs(model: nn.Module) -> int:
     """Let siblings among the lean layers of a model compute together, and return how many do. Changed in place."""
     num_joined, desk = 0, _Desk()
+    for members in _find_siblings(model):
+        shared = SharedInput(members, desk)
+        for member in members:
+            member.shared = shared
+        num_joined += len(members)
+    return num_joined
+
+
+def _find_siblings(model: nn.Module) -> Iterator[list[LeanLoraLinear]]:
     for parent in model.modules():
         children = dict(parent.named_children())
         for names in SIBLINGS:
             members = [child for name in names if isinstance(child := children.get(name), LeanLoraLinear)]
             if len(members) > 1 and len({member.in_features for member in members}) == 1:
-                shared = SharedInput(members, desk)
-                for member in members:
-                    member.shared = shared
-                num_joined += len(members)
-    return num_joined
+                yield members
 
 
 @dataclass(slots=True)

@@ -58,7 +58,7 @@ def _bits_and_bytes(
 ) -> Compression:
     require("bitsandbytes", "bitsandbytes", "keep weights in 4 or 8 bits")
     if config.quantization_bit == 8:
-        _say_once("bitsandbytes.autograd._functions")
+        _let_bitsandbytes_say_once()
         return Compression(
             "8-bit integers (bitsandbytes)", {"quantization_config": BitsAndBytesConfig(load_in_8bit=True)}
         )
@@ -151,7 +151,7 @@ class _OnlyFirst(logging.Filter):
         return is_new
 
 
-def _say_once(name: str) -> None:
-    other = logging.getLogger(name)
-    if not any(isinstance(each, _OnlyFirst) for each in other.filters):
-        other.addFilter(_OnlyFirst())
+def _let_bitsandbytes_say_once() -> None:
+    theirs = logging.getLogger("bitsandbytes.autograd._functions")
+    if not any(isinstance(each, _OnlyFirst) for each in theirs.filters):
+        theirs.addFilter(_OnlyFirst())

@@ -25,18 +25,21 @@ def find_adapted_rows(folders: Sequence[str], ends: Sequence[str]) -> int | None
 def _rows_of(file: Path, ends: Sequence[str]) -> list[int]:
     if not file.is_file():
         return []
-    rows = []
     try:
         with safe_open(file, framework="pt") as weights:
-            for name in weights.keys():  # noqa: SIM118 - not a mapping
-                parts = name.split(".")
-                is_of_embedding = parts[-1] == "lora_embedding_A"
-                has_rows = is_of_embedding or (parts[-1] == "weight" and "lora_A" not in parts)
-                if not set(ends) & set(parts) or not has_rows:
-                    continue
-                shape = weights.get_slice(name).get_shape()
-                if len(shape) == 2:
-                    rows.append(int(shape[1] if is_of_embedding else shape[0]))
+            every = weights.keys()
+            names = [name for name in every if not set(ends).isdisjoint(name.split("."))]
+            found = [_rows_in(name, weights.get_slice(name).get_shape()) for name in names]
     except SafetensorError:  # the loader says what is wrong with the file
         return []
-    return rows
+    return [rows for rows in found if rows is not None]
+
+
+def _rows_in(name: str, shape: Sequence[int]) -> int | None:
+    """Return how many rows a weight beside an end stands for, `None` where it says nothing of that."""
+    parts = name.split(".")
+    if len(shape) != 2:
+        return None
+    if parts[-1] == "lora_embedding_A":
+        return int(shape[1])
+    return int(shape[0]) if parts[-1] == "weight" and "lora_A" not in parts else None

@@ -78,7 +78,7 @@ def _check_blocks(model: nn.Module, start: int | None) -> None:
             "badam_mode: ratio, or use use_galore or use_apollo."
         )
     if start is not None and start >= len(layers):
-        raise ModelError(f"badam_start_block: {start}, but the blocks are 0 to {len(layers) - 1}.")
+        raise ModelError(f"badam_start_block: {start}, but the blocks are 0 to {len(layers) - 1}. Give one of them.")
 
 
 def shorten_sparse(parameters: Iterable[nn.Parameter], max_norm: float) -> torch.Tensor:

@@ -21,6 +21,17 @@ def test_patterns_are_regular_expressions(problems):
     assert problem.endswith("expression: missing ), unterminated subpattern at position 0.")
 
 
+@pytest.mark.parametrize("rate", ["much", -1e-4, True])
+def test_rates_are_numbers(problems, rate):
+    (problem,) = problems(learning_rate_groups={"embed": rate})
+    assert f"`learning_rate_groups` has embed: {rate}; allowed is a learning rate of 0 or more" in problem
+
+
+def test_patterns_of_parameters_are_regular_expressions(problems):
+    (problem,) = problems(learning_rate_groups={"(": 1e-4})
+    assert "`learning_rate_groups` has the pattern '(', which is no regular expression" in problem
+
+
 def test_whole_ranks_and_any_strengths_are_taken(problems):
     changes = {"lora_rank_pattern": {"q_proj": 2, r"layers\.0\..*up_proj": 4.0}, "lora_alpha_pattern": {"q_proj": 0.5}}
     assert problems(**changes) == []

@@ -66,8 +66,8 @@ def test_completions_that_are_all_rated_alike_are_told(tmp_path, rows, caplog):
 def test_data_sets_travel_to_workers(rows):
     dataset = FeedbackDataset(rows, cutoff_len=64)
     copied = pickle.loads(pickle.dumps(dataset))
-    for ours, theirs in zip(dataset.__getitems__(range(4)), copied.__getitems__(range(4)), strict=True):
-        assert ours["input_ids"].tolist() == theirs["input_ids"].tolist()
+    for row in range(4):
+        assert dataset[row]["input_ids"].tolist() == copied[row]["input_ids"].tolist()
 
 
 def test_partners_have_another_prompt_where_there_is_one():
