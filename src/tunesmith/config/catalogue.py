@@ -163,7 +163,7 @@ def _has_match(pattern: str) -> bool:
     return next(glob.iglob(pattern, recursive=True), None) is not None
 
 
-def check_entries(catalogue: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], str]]:
+def find_entry_problems(catalogue: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield the path to and a message about every key that means nothing and every value that cannot be meant.
 
     Args:
@@ -171,13 +171,13 @@ def check_entries(catalogue: Mapping[str, object]) -> Iterator[tuple[tuple[str, 
     """
     for name, entry in catalogue.items():
         if isinstance(entry, Mapping):
-            for path, message in _check_entry(entry):
+            for path, message in _find_problems(entry):
                 yield (name, *path), message
         else:
             yield (name,), "has to be a mapping such as {file_name: rows.jsonl}."
 
 
-def _check_entry(entry: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], str]]:
+def _find_problems(entry: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], str]]:
     unknown = list(_unknown(entry, KEY_TYPES))
     yield from unknown
     for key, expected in KEY_TYPES.items():
@@ -185,7 +185,7 @@ def _check_entry(entry: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...],
         if value is None:
             continue
         if key in _NESTED:
-            yield from _check_names(key, value)
+            yield from _find_unknown_names(key, value)
         elif not _has_type(value, expected):
             yield (key,), f"is {value!r}; it has to be {_TYPE_NAMES[expected]}."
         elif key == "formatting" and value not in get_args(Formatting):
@@ -197,7 +197,7 @@ def _check_entry(entry: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...],
         yield (), "names no place of its rows; set file_name, cloud_file_name, hf_hub_url or ms_hub_url."
 
 
-def _check_names(part: str, names: object) -> Iterator[tuple[tuple[str, ...], str]]:
+def _find_unknown_names(part: str, names: object) -> Iterator[tuple[tuple[str, ...], str]]:
     known = _NESTED[part]
     if not isinstance(names, Mapping):
         yield (part,), f"has to be a mapping with keys from {', '.join(known)}."

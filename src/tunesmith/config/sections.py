@@ -24,7 +24,7 @@ def split_sections(document: Document) -> tuple[list[Entry], dict[str, list[Entr
         stage = key.removesuffix(_SUFFIX)
         if isinstance(value, Mapping):
             sections[stage] = [_entry(document, (key, name), inner) for name, inner in value.items()]
-            problems += _check_stage_key(document, key, stage, value)
+            problems += _find_stage_problems(document, key, stage, value)
         elif value is None or value == "":
             sections[stage] = []
         else:
@@ -53,7 +53,9 @@ def choose_stage(
     return "", []
 
 
-def _check_stage_key(document: Document, section: str, stage: str, values: Mapping[str, object]) -> list[ConfigProblem]:
+def _find_stage_problems(
+    document: Document, section: str, stage: str, values: Mapping[str, object]
+) -> list[ConfigProblem]:
     inner = values.get("stage", stage)
     if str(inner).lower() == stage:
         return []

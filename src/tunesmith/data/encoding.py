@@ -49,12 +49,8 @@ class ChunkEncoder:
         self._render_place = render_place or _render_place
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ChunkEncoder, (
-            self.spec,
-            self.stage,
-            self.encoder,
-            self._render_place,
-        )  # formats are built anew where they are used
+        # Without the converter: it is a closure, and is built anew where it is used.
+        return ChunkEncoder, (self.spec, self.stage, self.encoder, self._render_place)
 
     def __call__(self, chunk: RawChunk) -> tuple[EncodedChunk, Tally]:
         """Return the encoded rows of a chunk, in order, and what became of each source row."""

@@ -22,8 +22,6 @@ from tunesmith.data.tokenized import obtain_sets
 from tunesmith.errors import DataError
 from tunesmith.runtime.ranks import Ranks
 
-__all__ = ["EVAL_NAME", "PreparedData", "PreparedSet", "TrainableDataset", "prepare_data"]
-
 
 def prepare_data(
     config: RunConfig,

@@ -17,7 +17,7 @@ _TOLERANCE = 1e-3
 """Largest difference of logits between the compressed model in memory and reloaded, as a share of the largest."""
 
 
-def resolve_scheme(config: RunConfig, folders: tuple[str, ...], *, is_reward: bool = False) -> CompressionScheme | None:
+def find_scheme(config: RunConfig, folders: tuple[str, ...], *, is_reward: bool = False) -> CompressionScheme | None:
     """Return the scheme that an export compresses with, `None` where none is asked for.
 
     Args:

@@ -23,7 +23,7 @@ from tunesmith.data.chat import ChatTemplate, resolve_template
 from tunesmith.errors import ConfigError, ModelError
 from tunesmith.export.adapters import check_mergeable, merge_adapters
 from tunesmith.export.card import CardFacts, render_card
-from tunesmith.export.compression import compress_folder, find_exact_layers, resolve_scheme
+from tunesmith.export.compression import compress_folder, find_exact_layers, find_scheme
 from tunesmith.export.probe import PROBE_TEXT, measure_logits, relative_difference
 from tunesmith.inference.load import hide_progress_without_terminal, load_run_tokenizer
 from tunesmith.inference.local import resolve_stop_ids
@@ -119,7 +119,7 @@ def export_model(config: RunConfig) -> ExportReport:
         ModelError: One of the checks failed; nothing is left behind.
     """
     hide_progress_without_terminal()
-    out = _check_destination(config)
+    out = _resolve_destination(config)
     source = _find_source(config)
     merged = _merge(source)
     report = ExportReport(
@@ -172,7 +172,7 @@ def _find_source(config: RunConfig) -> _Source:
     if is_reward:
         config = replace(config, objective=replace(config.objective, stage="rm"))
         set_scoring_pad(tokenizer, template.end_markers if template is not None else ())
-    scheme = resolve_scheme(config, (*reversed(found.adapters), found.base.source), is_reward=is_reward)
+    scheme = find_scheme(config, (*reversed(found.adapters), found.base.source), is_reward=is_reward)
     return _Source(config, tokenizer, template, found, scheme, is_reward, probe)
 
 
@@ -284,7 +284,7 @@ def _merge_device(config: RunConfig) -> torch.device:
     return torch.device("cuda" if uses_accelerator else "cpu")
 
 
-def _check_destination(config: RunConfig) -> Path:
+def _resolve_destination(config: RunConfig) -> Path:
     if config.export.export_dir is None:
         raise ConfigError("export_dir is not set, so there is no place to write the model. Name a folder.")
     out = Path(config.export.export_dir)

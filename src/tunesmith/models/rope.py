@@ -47,7 +47,7 @@ def apply_rope_scaling(config: PreTrainedConfig, scaling: str | Mapping[str, Any
             lacks something.
     """
     details: dict[str, Any] = {"rope_type": scaling} if isinstance(scaling, str) else dict(scaling)
-    kind = _check_details(details)
+    kind = _resolve_kind(details)
     text = config.get_text_config()
     parameters = text.to_dict().get("rope_parameters")
     if not parameters:
@@ -125,7 +125,7 @@ def check_same_positions(trained: PreTrainedConfig, asked: PreTrainedConfig, ada
     )
 
 
-def _check_details(details: Mapping[str, Any]) -> str:
+def _resolve_kind(details: Mapping[str, Any]) -> str:
     kind = str(details.get("rope_type", ""))
     if kind not in _DETAILS:
         raise ModelError(f"rope_scaling: rope_type is '{kind}'; allowed is one of {', '.join(_DETAILS)}.")

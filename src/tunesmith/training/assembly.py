@@ -19,7 +19,7 @@ from tunesmith.data.collators import Collator, build_collator
 from tunesmith.data.collators.completions import split_pair
 from tunesmith.data.collators.layouts import RowKind
 from tunesmith.data.loading.samplers import EpochSampler, SamplingStrategy, build_sampler
-from tunesmith.data.pipeline import EVAL_NAME, PreparedData
+from tunesmith.data.prepared import EVAL_NAME, PreparedData
 from tunesmith.data.records import Message
 from tunesmith.data.tokenization import encode_prompt
 from tunesmith.evaluation.predictions import predict, split_last_answer

@@ -42,7 +42,6 @@ def _lines(parts: RunParts, point: ResumePoint | None) -> Iterator[tuple[str, st
     yield "batches", _batches(parts)
     if parts.schedule is not None:
         yield "steps", _steps(parts, parts.schedule, point)
-    if parts.schedule is not None:
         yield from _loading(parts, parts.schedule)
     if loaded.memory is not None:
         yield "memory", f"about {loaded.memory.total / 1e9:.1f} GB at the longest rows"

@@ -24,7 +24,7 @@ from tunesmith.data.loading.cache import resolve_cache_dir
 from tunesmith.data.loading.datasets import ExampleDataset, PackedDataset
 from tunesmith.data.loading.feedback import FeedbackDataset
 from tunesmith.data.loading.referenced import ReferencedRows
-from tunesmith.data.pipeline import EVAL_NAME
+from tunesmith.data.prepared import EVAL_NAME
 from tunesmith.models.heads import evaluation_mode, find_base_model
 from tunesmith.objectives.feedback import FeedbackObjective
 from tunesmith.objectives.preference import PreferenceObjective

@@ -8,7 +8,7 @@ from typing import Any
 
 from peft import PeftModel
 
-from tunesmith.data.pipeline import EVAL_NAME
+from tunesmith.data.prepared import EVAL_NAME
 from tunesmith.errors import CheckpointError, MissingDependencyError
 from tunesmith.evaluation.predictions import FILE_NAME as PREDICTIONS_FILE
 from tunesmith.evaluation.predictions import predict

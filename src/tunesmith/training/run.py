@@ -156,7 +156,7 @@ def prepare_parts(config: RunConfig) -> RunParts:
     tokenizer = load_run_tokenizer(config)
     template = None if config.objective.stage == "pt" else resolve_template(config.data, tokenizer)
     data = prepare_data(config, tokenizer, template, ranks)
-    schedule = _resolve_schedule(config, data, layout, ranks)
+    schedule = _find_schedule(config, data, layout, ranks)
     if template is not None:
         template.apply_to_tokenizer(tokenizer)
     if template is not None and config.objective.stage == "rm":
@@ -201,11 +201,11 @@ def settle_parts(parts: RunParts, training: TrainingConfig, point: ResumePoint |
         parts,
         config=config,
         arguments=build_training_arguments(config, parts.loaded.precision.autocast_dtype, parts.ranks),
-        schedule=_resolve_schedule(config, parts.data, parts.layout, parts.ranks),
+        schedule=_find_schedule(config, parts.data, parts.layout, parts.ranks),
     )
 
 
-def _resolve_schedule(config: RunConfig, data: PreparedData, layout: BatchLayout, ranks: Ranks) -> Schedule | None:
+def _find_schedule(config: RunConfig, data: PreparedData, layout: BatchLayout, ranks: Ranks) -> Schedule | None:
     """Return the length of the training, or `None` where none is asked for. Asking for nothing is asking for it."""
     training = config.training
     if not training.do_train and (training.do_eval or training.do_predict):

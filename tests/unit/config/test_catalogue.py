@@ -1,6 +1,6 @@
 import pytest
 
-from tunesmith.config.catalogue import CatalogueError, check_entries, find_missing_file, read_catalogue
+from tunesmith.config.catalogue import CatalogueError, find_entry_problems, find_missing_file, read_catalogue
 
 
 def test_a_folder_without_a_catalogue_lists_nothing(tmp_path):
@@ -40,7 +40,9 @@ def test_keys_that_mean_nothing_are_found_at_any_depth():
         "bad": {"file_nam": "a.json", "columns": [1], "tags": {"zzz": 1}},
         "worse": "a.json",
     }
-    assert [(path, message.split(".")[0].partition(", response")[0]) for path, message in check_entries(catalogue)] == [
+    assert [
+        (path, message.split(".")[0].partition(", response")[0]) for path, message in find_entry_problems(catalogue)
+    ] == [
         (("bad", "file_nam"), "is not a key of a data set"),
         (
             ("bad", "columns"),
@@ -74,12 +76,12 @@ def test_keys_that_mean_nothing_are_found_at_any_depth():
     ],
 )
 def test_values_that_cannot_be_meant_are_found(entry, found):
-    assert list(check_entries({"mine": entry})) == [(("mine", *found[:-1]), found[-1])]
+    assert list(find_entry_problems({"mine": entry})) == [(("mine", *found[:-1]), found[-1])]
 
 
 def test_nothing_is_as_good_as_leaving_a_key_out():
     entry = {"file_name": "a.json", "formatting": None, "num_samples": None, "columns": {"query": None}, "tags": None}
-    assert list(check_entries({"mine": entry})) == []
+    assert list(find_entry_problems({"mine": entry})) == []
 
 
 def test_a_file_that_is_not_there_is_found_unless_the_rows_are_elsewhere(tmp_path):

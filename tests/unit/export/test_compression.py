@@ -97,7 +97,7 @@ def test_compressing_without_a_scheme_is_refused(place, tmp_path):
 def test_a_reward_model_is_not_compressed(place):
     config = load_config({"quantize": True, "qat": "int8-weight"}, purpose="read", environ={})
     with pytest.raises(ConfigError, match="compresses language models, and this is a reward model"):
-        compression.resolve_scheme(config, (), is_reward=True)
+        compression.find_scheme(config, (), is_reward=True)
 
 
 def test_a_compressed_model_that_loads_differently_is_removed(place, tmp_path, monkeypatch):

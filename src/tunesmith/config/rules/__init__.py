@@ -1,11 +1,13 @@
 """What settings say about each other, about files and about this machine: one small function per rule."""
 
 from tunesmith.config.rules import (  # noqa: F401 - they register rules
+    adapters,
     data,
     files,
     lean_optimizers,
     machine,
     mixing,
+    model,
     optimizers,
     packages,
     patterns,

@@ -6,7 +6,7 @@ from pathlib import Path
 from tunesmith.config.catalogue import (
     CATALOGUE_FILE,
     CatalogueError,
-    check_entries,
+    find_entry_problems,
     find_media_columns,
     find_missing_file,
     is_on_hub,
@@ -135,7 +135,7 @@ def rows_are_named(question: Question) -> Iterator[Finding]:
 @rule("read", "train", "generate", "export")
 def inline_catalogue_is_sound(question: Question) -> Iterator[Finding]:
     """Entries of an inline catalogue have known keys only."""
-    for path, message in check_entries(question.config.data.dataset_info or {}):
+    for path, message in find_entry_problems(question.config.data.dataset_info or {}):
         yield Finding(("dataset_info",), f"`{'.'.join(('dataset_info', *path))}` {message}", path)
 
 
@@ -175,7 +175,7 @@ def _look_at_entry(key: str, name: str, entry: object, folder: Path, *, is_inlin
         return Finding(keys, f"`{key}` has '{name}', {what}", place)
 
     if not is_inline:  # entries in the configuration are looked at whether or not they are in use
-        for path, message in check_entries({name: entry}):
+        for path, message in find_entry_problems({name: entry}):
             yield finding(f"and in {folder / CATALOGUE_FILE} `{'.'.join(path)}` {message}")
     missing = find_missing_file(entry, folder)
     if missing is not None:

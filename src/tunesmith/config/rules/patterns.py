@@ -17,7 +17,7 @@ def patterns_have_numbers(question: Question) -> Iterator[Finding]:
         for pattern, value in patterns.items():
             if not _is_positive(value, whole=key == "lora_rank_pattern"):
                 yield Finding((key,), f"`{key}` has {pattern}: {value}; allowed is {allowed}.", (pattern,))
-            yield from _check_pattern(key, pattern)
+            yield from _find_broken_pattern(key, pattern)
 
 
 @rule()
@@ -29,10 +29,10 @@ def rates_are_numbers(question: Question) -> Iterator[Finding]:
             yield Finding(
                 (key,), f"`{key}` has {pattern}: {rate}; allowed is a learning rate of 0 or more.", (pattern,)
             )
-        yield from _check_pattern(key, pattern)
+        yield from _find_broken_pattern(key, pattern)
 
 
-def _check_pattern(key: str, pattern: str) -> Iterator[Finding]:
+def _find_broken_pattern(key: str, pattern: str) -> Iterator[Finding]:
     try:
         re.compile(pattern)
     except re.error as error:

@@ -1,4 +1,4 @@
-"""Rules about what is trained: adapters and frozen layers."""
+"""Rules about what is trained: a method of peft, its first weights, or some layers."""
 
 from collections.abc import Iterator
 
@@ -251,72 +251,6 @@ def freeze_trains_some_layer(question: Question) -> Iterator[Finding]:
 
 
 @rule()
-def adapters_need_lora(question: Question) -> Iterator[Finding]:
-    """An adapter cannot be continued by training whole weights."""
-    adapter = question.config.adapter
-    if adapter.adapter_name_or_path and adapter.finetuning_type not in PEFT_METHODS:
-        yield Finding(
-            ("adapter_name_or_path", "finetuning_type"),
-            f"`adapter_name_or_path` is set with {question.cite('finetuning_type')}; adapters go on only with "
-            "`finetuning_type: lora`. To train whole weights from there, export the merged model first.",
-        )
-
-
-@rule("export")
-def combined_adapters_are_weighed(question: Question) -> Iterator[Finding]:
-    """Adapters are combined where there are several, each with one weight."""
-    export, adapters = question.config.export, question.config.adapter.adapter_name_or_path
-    kind = export.adapter_combination
-    if kind != "in_turn" and len(adapters) < 2:
-        yield Finding(
-            ("adapter_combination", "adapter_name_or_path"),
-            f"`adapter_combination: {kind}` puts several adapters together, and `adapter_name_or_path` names "
-            f"{len(adapters) or 'none'}; name them all or remove it.",
-        )
-    if export.adapter_weights and kind == "in_turn":
-        yield Finding(
-            ("adapter_weights", "adapter_combination"),
-            "`adapter_weights` has no effect with `adapter_combination: in_turn`, which takes every adapter as it is; "
-            "remove it or set another combination.",
-        )
-    elif export.adapter_weights and len(export.adapter_weights) != len(adapters):
-        yield Finding(
-            ("adapter_weights", "adapter_name_or_path"),
-            f"`adapter_weights` has {len(export.adapter_weights)} values for {len(adapters)} adapters; "
-            "give one for each.",
-        )
-    if question.is_set("adapter_density") and kind in ("in_turn", "linear", "cat", "svd"):
-        yield Finding(
-            ("adapter_density", "adapter_combination"),
-            f"{question.cite('adapter_density')} has no effect with `adapter_combination: {kind}`, which leaves "
-            "nothing out; remove it.",
-        )
-
-
-@rule()
-def adapter_folder_is_of_an_adapter(question: Question) -> Iterator[Finding]:
-    """A folder inside adapters means nothing without any."""
-    if question.config.model.adapter_folder is not None and not question.config.adapter.adapter_name_or_path:
-        yield Finding(
-            ("adapter_folder",),
-            f"{question.cite('adapter_folder')} is a folder inside `adapter_name_or_path`, which is empty; name the "
-            "adapters or remove it.",
-        )
-
-
-@rule()
-def new_adapter_needs_an_old_one(question: Question) -> Iterator[Finding]:
-    """Without adapters to merge, every adapter is new."""
-    adapter = question.config.adapter
-    if adapter.create_new_adapter and adapter.finetuning_type in PEFT_METHODS and not adapter.adapter_name_or_path:
-        yield Finding(
-            ("create_new_adapter",),
-            "`create_new_adapter: true` merges the adapters of `adapter_name_or_path`, which is empty; "
-            "name them or remove `create_new_adapter`.",
-        )
-
-
-@rule()
 def loraplus_embedding_rate_needs_loraplus(question: Question) -> Iterator[Finding]:
     """The embedding rate belongs to LoRA+."""
     adapter = question.config.adapter
@@ -324,56 +258,4 @@ def loraplus_embedding_rate_needs_loraplus(question: Question) -> Iterator[Findi
         yield Finding(
             ("loraplus_lr_embedding",),
             "`loraplus_lr_embedding` has no effect without `loraplus_lr_ratio`; set both or remove it.",
-        )
-
-
-@rule()
-def scratch_needs_full_tuning(question: Question) -> Iterator[Finding]:
-    """An adapter beside random frozen weights learns nothing."""
-    kind = question.config.adapter.finetuning_type
-    if question.config.model.train_from_scratch and kind != "full":
-        yield Finding(
-            ("train_from_scratch", "finetuning_type"),
-            f"`train_from_scratch: true` starts from random weights, and "
-            f"{question.cite('finetuning_type')} leaves most of them as they are; set `finetuning_type: full`.",
-        )
-
-
-@rule()
-def norms_are_in_half_precision(question: Question) -> Iterator[Finding]:
-    """Without mixed precision nothing brings what exact norms give back to the type of the layers."""
-    if question.config.model.upcast_layernorm and question.config.training.pure_bf16:
-        yield Finding(
-            ("upcast_layernorm", "pure_bf16"),
-            "`upcast_layernorm: true` contradicts `pure_bf16: true`, which computes everything in bfloat16; keep one "
-            "of them, or set `bf16: true` instead.",
-        )
-
-
-@rule()
-def checkpointing_is_said_once(question: Question) -> Iterator[Finding]:
-    """The two switches for gradient checkpointing must not disagree."""
-    model = question.config.model
-    if model.disable_gradient_checkpointing and model.gradient_checkpointing is True:
-        yield Finding(
-            ("disable_gradient_checkpointing", "gradient_checkpointing"),
-            "`disable_gradient_checkpointing: true` contradicts `gradient_checkpointing: true`; keep one of them.",
-        )
-    if model.gradient_checkpointing == "selective" and model.use_reentrant_gc:
-        yield Finding(
-            ("gradient_checkpointing", "use_reentrant_gc"),
-            "`gradient_checkpointing: selective` exists in PyTorch's newer implementation alone; remove "
-            "`use_reentrant_gc`.",
-        )
-    off = model.disable_gradient_checkpointing or model.gradient_checkpointing is False
-    if model.checkpoint_every > 1 and off:
-        yield Finding(
-            ("checkpoint_every",),
-            f"{question.cite('checkpoint_every')} has no effect while gradient checkpointing is off; remove one of "
-            "the two.",
-        )
-    if model.use_reentrant_gc and off:
-        yield Finding(
-            ("use_reentrant_gc",),
-            "`use_reentrant_gc: true` has no effect while gradient checkpointing is off; remove one of the two.",
         )

@@ -246,9 +246,8 @@ def _from_entry(
             f"template {entry.name} ends answers with the tokenizer's end token, and this tokenizer has none. "
             "Choose a template with an end marker of its own, such as chatml."
         )
-    if entry.wire.becomes_eos and has_token(
-        tokenizer, marker
-    ):  # what `apply_to_tokenizer` makes it; the template's text does not use the end token
+    if entry.wire.becomes_eos and has_token(tokenizer, marker):
+        # What `apply_to_tokenizer` makes it; the template's text does not use the end token.
         special_tokens["eos_token"] = marker
     thought = entry.wire.thought
     thinking = Thinking(settings.enable_thinking, settings.preserve_thinking)

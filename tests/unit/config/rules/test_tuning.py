@@ -36,49 +36,10 @@ import pytest
             ),
         ),
         (
-            {"finetuning_type": "full", "adapter_name_or_path": "some/adapter"},
-            (
-                "adapter_name_or_path: `adapter_name_or_path` is set with `finetuning_type: full`; "
-                "adapters go on only with "
-                "`finetuning_type: lora`. To train whole weights from there, export the merged model first. "
-                "(see finetuning_type)"
-            ),
-        ),
-        (
-            {"create_new_adapter": True},
-            (
-                "create_new_adapter: `create_new_adapter: true` merges the adapters of "
-                "`adapter_name_or_path`, which is empty; "
-                "name them or remove `create_new_adapter`."
-            ),
-        ),
-        (
             {"loraplus_lr_embedding": 1e-5},
             (
                 "loraplus_lr_embedding: `loraplus_lr_embedding` has no effect without "
                 "`loraplus_lr_ratio`; set both or remove it."
-            ),
-        ),
-        (
-            {"train_from_scratch": True},
-            (
-                "train_from_scratch: `train_from_scratch: true` starts from random weights, and "
-                "`finetuning_type: lora` leaves "
-                "most of them as they are; set `finetuning_type: full`."
-            ),
-        ),
-        (
-            {"disable_gradient_checkpointing": True, "gradient_checkpointing": True},
-            (
-                "disable_gradient_checkpointing: `disable_gradient_checkpointing: true` contradicts "
-                "`gradient_checkpointing: true`; keep one of them. (see gradient_checkpointing)"
-            ),
-        ),
-        (
-            {"use_reentrant_gc": True, "gradient_checkpointing": False},
-            (
-                "use_reentrant_gc: `use_reentrant_gc: true` has no effect while gradient checkpointing is off; "
-                "remove one of the two."
             ),
         ),
         (
@@ -100,11 +61,8 @@ def test_contradictions_are_refused(problems, changes, message):
         {"finetuning_type": "full", "additional_target": [], "use_dora": False},
         {"finetuning_type": "freeze", "freeze_trainable_layers": -2, "freeze_extra_modules": "norm"},
         {"finetuning_type": "freeze", "freeze_trainable_layers": 0, "freeze_extra_modules": "norm"},
-        {"finetuning_type": "full", "train_from_scratch": True},
         {"loraplus_lr_ratio": 16, "loraplus_lr_embedding": 1e-5},
-        {"adapter_name_or_path": ["org/a", "org/b"], "create_new_adapter": True},
         {"quantization_method": "bnb", "double_quantization": True, "quantization_bit": None},
-        {"use_reentrant_gc": True},
         {"lora_target": "", "adapter_name_or_path": "org/a"},
         {"lora_target": "", "finetuning_type": "full"},
     ],
@@ -178,7 +136,6 @@ def test_values_that_are_said_in_another_way_name_it(problems, key, value, words
             {"finetuning_type": "freeze", "use_llama_pro": True, "llama_pro_new_blocks": 4},
             "`llama_pro_new_blocks: 4` and `freeze_trainable_layers: 2` (the default): the new blocks are the ones",
         ),
-        ({"adapter_folder": "checkpoint-5"}, "is a folder inside `adapter_name_or_path`, which is empty"),
         ({"finetuning_type": "verra"}, "Did you mean `vera`"),
         ({"oft_target": "q_proj"}, "targets of their own for OFT (`lora_target` decides)"),
     ],
@@ -199,7 +156,6 @@ def test_settings_of_methods_that_mean_nothing_are_refused(problems, changes, me
         {"pissa_init": True, "pissa_convert": False},
         {"init_lora_weights": "loftq", "quantization_bit": 4},
         {"finetuning_type": "freeze", "use_llama_pro": True, "llama_pro_new_blocks": 4, "freeze_trainable_layers": 4},
-        {"adapter_name_or_path": "org/a", "adapter_folder": "checkpoint-5"},
         {"finetuning_type": "prompt_tuning", "packing": False},
     ],
     ids=str,
