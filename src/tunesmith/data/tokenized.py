@@ -141,7 +141,10 @@ class TokenizedFolder:
                 f"{path} cannot be read as JSON: {error}. Remove the folder and prepare it again."
             ) from error
         if content.get("format") != _FORMAT:
-            raise DataError(f"{path} is of format {content.get('format')}; this version reads {_FORMAT}.")
+            raise DataError(
+                f"{path} is of format {content.get('format')}; this version reads {_FORMAT}. Remove the folder and "
+                "prepare it again."
+            )
         return content
 
     def _check_settings(self, settings: Mapping[str, Any], recorded: Mapping[str, Any]) -> None:

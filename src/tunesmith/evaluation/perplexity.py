@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tunesmith.models.heads import evaluation_mode
 from tunesmith.objectives.base import LossSum, Objective
 from tunesmith.objectives.means import RunningMeans, mean_tensors
 
@@ -69,20 +70,15 @@ def measure_loss(
     sums = torch.zeros(3, dtype=torch.float64)  # loss, items, right first choices
     counts_correct = True
     means = RunningMeans()
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            known, by_batch = _measure_set(model, dataloader, objective, prepare_inputs)
-            batches = zip(dataloader, chain(by_batch, repeat({})), strict=False)
-            for number, (batch, own) in enumerate(batches):
-                for result in measure_batch(number, batch, {**known, **own}):
-                    means.add(result.means)
-                    correct = result.metrics.get("correct")
-                    counts_correct = counts_correct and correct is not None
-                    sums += _find_sums(result)
-    finally:
-        model.train(was_training)
+    with evaluation_mode(model), torch.no_grad():
+        known, by_batch = _measure_set(model, dataloader, objective, prepare_inputs)
+        batches = zip(dataloader, chain(by_batch, repeat({})), strict=False)
+        for number, (batch, own) in enumerate(batches):
+            for result in measure_batch(number, batch, {**known, **own}):
+                means.add(result.means)
+                correct = result.metrics.get("correct")
+                counts_correct = counts_correct and correct is not None
+                sums += _find_sums(result)
     total, items, correct_items = _sum_over_processes(sums, model).tolist()
     found = means.close(lambda values: _sum_over_processes(values, model), torch.device("cpu"))
     if items == 0:

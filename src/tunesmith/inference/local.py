@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
 from typing import Any
 
@@ -16,7 +16,7 @@ from tunesmith.config import GenerationConfig
 from tunesmith.errors import ConfigError
 from tunesmith.inference.markers import MarkerFilter, cut_at_marker
 from tunesmith.inference.pieces import TextPieces
-from tunesmith.models.heads import find_base_model
+from tunesmith.models.heads import evaluation_mode, find_base_model
 
 
 class LocalGenerator:
@@ -61,7 +61,7 @@ class LocalGenerator:
         completions: list[list[int]] = [[] for _ in prompts]
         # Prompts of like length together: padding is computed for nothing.
         order = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
-        with _evaluating(self.model), torch.inference_mode(), self._autocast():
+        with evaluation_mode(self.model), torch.inference_mode(), self._autocast():
             for start in range(0, len(order), self.batch_size):
                 indices = order[start : start + self.batch_size]
                 batch = self._generate_batch([prompts[index] for index in indices], options)
@@ -98,7 +98,7 @@ class LocalGenerator:
                 channel.is_cancelled = True
 
     def _run_stream(self, prompt: Sequence[int], options: GenerationConfig, channel: "_TokenChannel") -> None:
-        with _evaluating(self.model), torch.inference_mode(), self._autocast():
+        with evaluation_mode(self.model), torch.inference_mode(), self._autocast():
             self._call_model([prompt], options, streamer=channel, stopping_criteria=StoppingCriteriaList([channel]))
 
     def _generate_batch(self, prompts: Sequence[Sequence[int]], options: GenerationConfig) -> list[list[int]]:
@@ -201,16 +201,6 @@ class _TokenChannel(StoppingCriteria):
     def __call__(self, input_ids: Tensor, scores: Tensor, **_: Any) -> Tensor:
         """Tell transformers whether to stop. Shape [batch]."""
         return torch.full((input_ids.shape[0],), self.is_cancelled, dtype=torch.bool, device=input_ids.device)
-
-
-@contextmanager
-def _evaluating(model: PreTrainedModel) -> Iterator[None]:
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
 
 
 def _check_prompts(prompts: Sequence[Sequence[int]]) -> None:

@@ -20,8 +20,11 @@ from tunesmith.models.adapters.targets import LoraTargets, resolve_targets
 from tunesmith.models.adapters.wrapper import KeptAdapter, keep_adapter
 from tunesmith.models.reward.build import SCORE, is_reward_model
 
-_DIRECT = {"gaussian": "gaussian", "orthogonal": "orthogonal"}
+_DIRECT = frozenset({"gaussian", "orthogonal"})
 """Values of `init_lora_weights` that need nothing but the adapter's own shape; the others come later, see `begin`."""
+
+_VIRTUAL_TOKENS = 20
+"""Length of a learnt prompt, for which peft has no default; `adapter_options` sets another."""
 
 _UNKNOWN_STEPS = 1_000_000
 """Until training says how many there will be: peft asks AdaLoRA's configuration for them."""
@@ -119,13 +122,14 @@ def _settings(
         raise ModelError(f"finetuning_type: {kind} has no place for the score head of a reward model. Use lora.")
     copies = [*copies, *([SCORE] if is_reward else [])]
     settings: dict[str, Any] = {"task_type": TaskType.SEQ_CLS if is_reward else TaskType.CAUSAL_LM}
-    if method.place != "none":
-        settings |= {"target_modules": list(targets.modules), "modules_to_save": list(copies) or None}
-    elif copies:
-        raise ModelError(f"additional_target: {kind} trains no modules besides its own. Remove it.")
     known = {field.name for field in dataclasses.fields(find_config_class(kind))}
-    if "modules_to_save" not in known and settings.pop("modules_to_save", None):
+    takes_copies = method.place != "none" and "modules_to_save" in known
+    if copies and not takes_copies:
         raise ModelError(f"additional_target: {kind} trains no modules besides its own. Remove it.")
+    if takes_copies:
+        settings["modules_to_save"] = list(copies) or None
+    if method.place != "none":
+        settings["target_modules"] = list(targets.modules)
     if kind == "lora":
         settings |= {
             "r": config.lora_rank,
@@ -134,7 +138,7 @@ def _settings(
             "target_parameters": list(targets.parameters) or None,
             "use_rslora": config.use_rslora,
             "use_dora": config.use_dora,
-            "init_lora_weights": _DIRECT.get(config.init_lora_weights, True),
+            "init_lora_weights": config.init_lora_weights if config.init_lora_weights in _DIRECT else True,
             "rank_pattern": {name: _whole(rank) for name, rank in config.lora_rank_pattern.items()},
             "alpha_pattern": {name: _whole(alpha) for name, alpha in config.lora_alpha_pattern.items()},
             "ensure_weight_tying": _touches_tied_weights(model, copies),
@@ -150,7 +154,7 @@ def _settings(
     elif kind == "ia3":
         settings |= {"feedforward_modules": _feed_forward(targets.modules)}
     elif method.is_prompt:
-        settings |= {"num_virtual_tokens": 20}
+        settings |= {"num_virtual_tokens": _VIRTUAL_TOKENS}
         if kind == "p_tuning":
             settings |= {"encoder_hidden_size": int(model.config.get_text_config().hidden_size)}
     return settings

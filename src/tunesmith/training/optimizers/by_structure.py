@@ -11,7 +11,7 @@ from tunesmith.errors import MissingDependencyError
 from tunesmith.models.heads import find_base_model
 from tunesmith.runtime.optional import require
 from tunesmith.runtime.ranks import current_ranks
-from tunesmith.training.optimizers.sets import Groups, OptimizerSet, is_matrix_of_a_layer
+from tunesmith.training.optimizers.sets import Groups, OptimizerSet
 
 
 def build_adam_mini(model: nn.Module, settings: TrainingConfig, groups: Groups) -> Optimizer:
@@ -63,8 +63,8 @@ def build_muon(model: nn.Module, settings: TrainingConfig, groups: Groups) -> Op
     matrices: Groups = []
     others: Groups = []
     for group in groups:
-        inside = [each for each in group["params"] if is_matrix_of_a_layer(names[id(each)], each, ends)]
-        outside = [each for each in group["params"] if not is_matrix_of_a_layer(names[id(each)], each, ends)]
+        inside = [each for each in group["params"] if _is_matrix_of_a_layer(names[id(each)], each, ends)]
+        outside = [each for each in group["params"] if not _is_matrix_of_a_layer(names[id(each)], each, ends)]
         matrices += [{**group, "params": inside}] if inside else []
         others += [{**group, "params": outside}] if outside else []
     members: list[Optimizer] = []
@@ -75,3 +75,14 @@ def build_muon(model: nn.Module, settings: TrainingConfig, groups: Groups) -> Op
         betas = (settings.adam_beta1, settings.adam_beta2)
         members.append(torch.optim.AdamW(others, lr=settings.learning_rate, betas=betas, eps=settings.adam_epsilon))
     return OptimizerSet(members)
+
+
+def _is_matrix_of_a_layer(name: str, parameter: nn.Parameter, ends: frozenset[int]) -> bool:
+    """Whether a parameter is a matrix inside the layers, rather than a vector, an embedding or the output head.
+
+    Args:
+        name: Of the parameter.
+        parameter: Itself.
+        ends: Identities of the weights of embedding and head.
+    """
+    return parameter.dim() == 2 and id(parameter) not in ends and "embed" not in name

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import nn
 from torch.optim import Optimizer
 
 Groups = list[dict[str, Any]]
@@ -79,14 +78,3 @@ class _StepAndFree:
     def __call__(self, parameter: torch.Tensor) -> None:
         self._member.step()
         self._member.zero_grad()
-
-
-def is_matrix_of_a_layer(name: str, parameter: nn.Parameter, ends: frozenset[int]) -> bool:
-    """Whether a parameter is a matrix inside the layers, rather than a vector, an embedding or the output head.
-
-    Args:
-        name: Of the parameter.
-        parameter: Itself.
-        ends: Identities of the weights of embedding and head.
-    """
-    return parameter.dim() == 2 and id(parameter) not in ends and "embed" not in name
