@@ -60,7 +60,7 @@ def resolve_location(config: ModelConfig, name: str | None = None) -> ModelLocat
             f"model_name_or_path: {name} does not exist. Give an existing folder, a GGUF file or a hub id (org/name)."
             f"{render_similar_path(name)}"
         )
-    if is_modelscope(config):
+    if config.is_on_modelscope:
         return _resolve_path(name, _download_from_modelscope(config, name))
     watch_hub()
     return ModelLocation("hub", name, None)
@@ -139,7 +139,7 @@ def resolve_adapter(config: ModelConfig, name: str) -> Path:
                 f"{render_similar_path(name)}"
             )
         # `model_revision` is a version of the model. An adapter is a repository of its own.
-        if is_modelscope(config):
+        if config.is_on_modelscope:
             folder = _download_from_modelscope(config, name, "adapter_name_or_path", revision="master")
         else:
             folder = _download_adapter(config, name)
@@ -152,11 +152,6 @@ def resolve_adapter(config: ModelConfig, name: str) -> Path:
             "model_name_or_path if it is a whole model."
         )
     return folder
-
-
-def is_modelscope(config: ModelConfig) -> bool:
-    """Whether ids are looked up on ModelScope instead of Hugging Face."""
-    return config.is_on_modelscope
 
 
 def _looks_like_path(name: str) -> bool:

@@ -138,7 +138,8 @@ def _load_other_model(config: RunConfig, policy: LoadedModel, scorer: Completion
     bits = settings.ref_model_quantization_bit
     size = sum(weight.numel() * weight.element_size() for weight in loaded.model.parameters()) / 1e9
     name = f"{' with '.join(parts)}{f' in {bits} bits' if bits else ''} (a model of its own, {size:.2g} GB)"
-    return OtherModel(loaded.model, _scorer_of(loaded.model, loaded, scorer), name, equals_policy_at_start=False)
+    scorer = replace(scorer, head=resolve_head(loaded.model, loaded.precision))
+    return OtherModel(loaded.model, scorer, name, equals_policy_at_start=False)
 
 
 @contextmanager
@@ -151,10 +152,6 @@ def _naming_the_reference() -> Iterator[None]:
         for key, ours in (("model_name_or_path", "ref_model"), ("adapter_name_or_path", "ref_model_adapters")):
             message = message.replace(key, ours)
         raise ModelError(message) from error
-
-
-def _scorer_of(model: nn.Module, loaded: LoadedModel, scorer: CompletionScorer) -> CompletionScorer:
-    return replace(scorer, head=resolve_head(model, loaded.precision))
 
 
 def _check_same_tokens(theirs: Mapping[str, int], ours: Mapping[str, int], name: str) -> None:
