@@ -11,11 +11,12 @@ from transformers import PreTrainedModel
 
 from tunesmith.config.export import ExportConfig
 from tunesmith.errors import ModelError
-from tunesmith.export.probe import measure_logits, relative_difference
+from tunesmith.export.probe import measure_logits
 from tunesmith.models.adapters import attach_adapter
 from tunesmith.models.adapters.lora import attach_further_adapter, find_merge_obstacle, note_foreign_bases
 from tunesmith.models.adapters.record import BaseRecord
 from tunesmith.models.adapters.stored import read_settings
+from tunesmith.models.probe import relative_difference
 
 logger = logging.getLogger(__name__)
 

@@ -5,12 +5,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel, TorchAoConfig
 
 from tunesmith.config import RunConfig
 from tunesmith.errors import ConfigError, ModelError
+from tunesmith.export.probe import measure_logits
+from tunesmith.models.probe import relative_difference
 from tunesmith.models.quantization.qat import CompressionScheme, check_groups, find_rounded
 
 _TOLERANCE = 1e-3
@@ -81,7 +82,7 @@ def compress_folder(
     options = {"dtype": "auto", "trust_remote_code": trust_remote_code, "device_map": {"": "cpu"}}
     settings = TorchAoConfig(scheme.build(), modules_to_not_convert=list(exact_layers))
     model = AutoModelForCausalLM.from_pretrained(folder, quantization_config=settings, **options)
-    expected = _logits(model, probe)
+    expected = measure_logits(model, probe)
     with tempfile.TemporaryDirectory(dir=folder) as beside:
         model.save_pretrained(beside, max_shard_size=shard_size)
         del model
@@ -90,15 +91,9 @@ def compress_folder(
         for file in Path(beside).iterdir():
             shutil.move(file, folder / file.name)
     reloaded = AutoModelForCausalLM.from_pretrained(folder, **options)
-    difference = float((_logits(reloaded, probe) - expected).abs().max() / expected.abs().max().clamp_min(1e-6))
+    difference = relative_difference(measure_logits(reloaded, probe), expected)
     if not difference <= _TOLERANCE:
         raise ModelError(
             f"quantize: the compressed model gives other logits after loading (by {difference:.2g} of their range), so "
             "it was removed. Update torchao and transformers, or export without quantize."
         )
-
-
-def _logits(model: PreTrainedModel, probe: Tensor) -> Tensor:
-    with torch.inference_mode():
-        logits: Tensor = model.eval()(input_ids=probe, use_cache=False).logits[0]
-    return logits.float()

@@ -24,11 +24,12 @@ from tunesmith.errors import ConfigError, ModelError
 from tunesmith.export.adapters import check_mergeable, merge_adapters
 from tunesmith.export.card import CardFacts, render_card
 from tunesmith.export.compression import compress_folder, find_exact_layers, find_scheme
-from tunesmith.export.probe import PROBE_TEXT, measure_logits, relative_difference
+from tunesmith.export.probe import PROBE_TEXT, measure_logits
 from tunesmith.inference.load import hide_progress_without_terminal, load_run_tokenizer
 from tunesmith.inference.local import resolve_stop_ids
 from tunesmith.models import LoadedModel, load_base_config, load_model
 from tunesmith.models.locations import AdaptedLocation, resolve_with_adapters
+from tunesmith.models.probe import relative_difference
 from tunesmith.models.quantization.qat import CompressionScheme
 from tunesmith.models.reward import (
     describes_reward_model,

@@ -22,8 +22,3 @@ def measure_logits(model: torch.nn.Module, probe: Tensor) -> Tensor:
             return scores[:, None].cpu()
         logits: Tensor = model(**inputs, use_cache=False).logits[0]
     return logits.float().cpu()
-
-
-def relative_difference(actual: Tensor, expected: Tensor) -> float:
-    """Return the largest difference as a share of the largest expected magnitude."""
-    return float((actual - expected).abs().max() / expected.abs().max().clamp_min(1e-6))

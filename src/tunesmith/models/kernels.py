@@ -3,18 +3,16 @@
 import logging
 from typing import Any
 
-import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from tunesmith.errors import ModelError
-from tunesmith.models.heads import evaluation_mode
 from tunesmith.models.precision import Precision
+from tunesmith.models.probe import probe_logits, relative_difference
 from tunesmith.runtime.optional import require
 
 logger = logging.getLogger(__name__)
 
-_PROBE_TOKENS = 33
 _TOLERANCE = 5e-2
 """Largest difference of logits, as a share of the largest: fused kernels in half precision round elsewhere."""
 
@@ -40,10 +38,10 @@ def use_liger_kernels(model: PreTrainedModel, precision: Precision) -> str:
             f"enable_liger_kernel: liger-kernel has no kernels for {family}. Remove enable_liger_kernel, or update the "
             "package."
         )
-    expected = _probe_logits(model, precision)
+    expected = probe_logits(model, precision)
     # Our own loss makes logits only where a label is, which saves more than a fused cross-entropy of all positions.
     liger._apply_liger_kernel_to_instance(model=model, fused_linear_cross_entropy=False, cross_entropy=False)
-    check_same_logits(_probe_logits(model, precision), expected, "enable_liger_kernel: true", "enable_liger_kernel")
+    check_same_logits(probe_logits(model, precision), expected, "enable_liger_kernel: true", "enable_liger_kernel")
     return f"liger kernels for {family}, checked against the model without them"
 
 
@@ -58,10 +56,10 @@ def check_flash_attention(model: PreTrainedModel, implementation: str, precision
     Raises:
         ModelError: It does not.
     """
-    found = _probe_logits(model, precision)
+    found = probe_logits(model, precision)
     model.set_attn_implementation("sdpa")
     try:
-        expected = _probe_logits(model, precision)
+        expected = probe_logits(model, precision)
     finally:
         model.set_attn_implementation(implementation)
     check_same_logits(found, expected, f"flash attention ({implementation})", "flash_attn")
@@ -79,18 +77,10 @@ def check_same_logits(found: Tensor, expected: Tensor, what: str, setting: str) 
     Raises:
         ModelError: They differ by more than rounding explains.
     """
-    difference = float((found - expected).abs().max() / expected.abs().max().clamp_min(1e-6))
+    difference = relative_difference(found, expected)
     if not difference <= _TOLERANCE:
         raise ModelError(
             f"{setting}: {what} changes the model's logits by {difference:.2g} of their range, and rounding explains "
             f"{_TOLERANCE:g} at most. Remove {setting}, or update the package and this machine's driver."
         )
     logger.debug("%s: logits differ by %.1e", what, difference)
-
-
-def _probe_logits(model: PreTrainedModel, precision: Precision) -> Tensor:
-    generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(0, model.config.get_text_config().vocab_size, (1, _PROBE_TOKENS), generator=generator)
-    with evaluation_mode(model), torch.inference_mode(), precision.autocast(model.device):
-        logits: Tensor = model(input_ids=ids.to(model.device), use_cache=False).logits[0]
-    return logits.float().cpu()

@@ -17,7 +17,7 @@ from tunesmith.data.chat import resolve_template
 from tunesmith.errors import ConfigError, ModelError
 from tunesmith.export import merge
 from tunesmith.export.merge import cast_parameters, export_model, resolve_export_dtype
-from tunesmith.export.probe import relative_difference
+from tunesmith.models.probe import relative_difference
 
 PROBE = torch.tensor([[11, 12, 13, 14, 15, 16, 17, 18]])
 

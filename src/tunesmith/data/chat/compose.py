@@ -110,7 +110,7 @@ def _answer_part(wire: Wire, tools: ToolFormat) -> str:
     marker = _expression("{eos}" if wire.marker is None else wire.marker)
     if wire.closed_history is not None:
         marker = f"({marker} if loop.last else {_expression(wire.closed_history) or quoted('')})"
-    body = _thoughtful_body(wire, wire.thought) if wire.thought else f"{{%- set content = {_CONTENT} or '' -%}}\n"
+    body = _thoughtful_body(wire.thought) if wire.thought else f"{{%- set content = {_CONTENT} or '' -%}}\n"
     outside, inside = _thought_parts(wire.lead, wire.thought) if wire.thought else ("", "")
     words = _expression("{}" if wire.thought else wire.lead + "{}", "content")
     before_calls = f"(({words}) if content else '')" if wire.lead and not wire.thought else "content"
@@ -132,7 +132,7 @@ def _answer_part(wire: Wire, tools: ToolFormat) -> str:
 {_indented(_printed(wire.separator))}"""
 
 
-def _thoughtful_body(wire: Wire, thought: Thought) -> str:
+def _thoughtful_body(thought: Thought) -> str:
     """Split an answer in reasoning and words, by the family's own tags, and say how the reasoning is printed."""
     opening, closing = map(quoted, thought.tags)
     return f"""\

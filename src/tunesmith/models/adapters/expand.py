@@ -7,12 +7,13 @@ of the last one, whose two projections into the residual stream are zero, so tha
 from copy import deepcopy
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from tunesmith.errors import ModelError
 from tunesmith.models.adapters.modules import find_layers, sorted_leaves
+from tunesmith.models.probe import probe_logits
 
 _INTO_RESIDUAL = frozenset(
     {"o_proj", "down_proj", "out_proj", "c_proj", "dense", "dense_4h_to_h", "fc2", "fc_out", "wo", "w2"}
@@ -22,7 +23,6 @@ _INTO_RESIDUAL = frozenset(
 _PER_LAYER = ("layer_types", "mlp_layer_types", "no_rope_layers")
 """Lists of configurations with an entry per layer."""
 
-_PROBE_TOKENS = 8
 _TOLERANCE = 1e-5
 
 
@@ -62,7 +62,7 @@ def expand_blocks(model: PreTrainedModel, num_new: int) -> str:
     name, layers = find_layers(model)
     old = len(layers)
     stride = resolve_stride("llama_pro_new_blocks", num_new, old, type(model).__name__)
-    expected = _probe(model)
+    expected = probe_logits(model)
     # Which old layer each place of the new stack is, or is a copy of.
     sources = [index for index in range(old) for _ in range(2 if (index + 1) % stride == 0 else 1)]
     blocks = [
@@ -74,7 +74,7 @@ def expand_blocks(model: PreTrainedModel, num_new: int) -> str:
     parent, _, leaf = name.rpartition(".")
     setattr(model.get_submodule(parent), leaf, nn.ModuleList(blocks))
     _describe(model, old, sources)
-    difference = (_probe(model) - expected).abs().max().item()
+    difference = (probe_logits(model) - expected).abs().max().item()
     if difference > _TOLERANCE * max(1.0, expected.abs().max().item()):
         raise ModelError(
             f"llama_pro_new_blocks: a new block changes the answers of {type(model).__name__} (logits by "
@@ -127,13 +127,3 @@ def _describe(model: PreTrainedModel, old: int, sources: list[int]) -> None:
             f"llama_pro_new_blocks: a deeper {type(model).__name__} would not load as it was saved ({differing} "
             "differs): its configuration names layers by number. Use lora, or freeze without new blocks."
         )
-
-
-def _probe(model: PreTrainedModel) -> Tensor:
-    ids = torch.arange(1, _PROBE_TOKENS + 1, device=model.device)[None] % model.config.get_text_config().vocab_size
-    was_training = model.training
-    model.eval()
-    with torch.no_grad():
-        logits: Tensor = model(input_ids=ids, use_cache=False).logits.float()
-    model.train(was_training)
-    return logits

@@ -14,11 +14,11 @@ from tunesmith.errors import ModelError
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _AFTER_WORDS = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
-_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-_SINGLE_DIGIT = r"\p{N}"
-_LLAMA3 = _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}" + _AFTER_WORDS
-_QWEN2 = _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}" + _AFTER_WORDS
-_DEEPSEEK3 = (
+_GPT2_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_SINGLE_DIGIT_WORDS = r"\p{N}"
+_LLAMA3_WORDS = _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}" + _AFTER_WORDS
+_QWEN2_WORDS = _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}" + _AFTER_WORDS
+_DEEPSEEK3_WORDS = (
     r"\p{N}{1,3}",
     "[一-龥\u3040-ゟ゠-ヿ]+",
     (
@@ -28,8 +28,10 @@ _DEEPSEEK3 = (
 )
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _CASED_REST = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-_TEKKEN = rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*|\p{{N}}" + _CASED_REST
-_GPT4O = (
+_TEKKEN_WORDS = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*|\p{{N}}" + _CASED_REST
+)
+_GPT4O_WORDS = (
     rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CONTRACTIONS}?"
     rf"|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_CONTRACTIONS}?|\p{{N}}{{1,3}}" + _CASED_REST
 )
@@ -63,45 +65,45 @@ class PreTokenizer:
         return normalizers.NFC() if self.normalizer == "NFC" else None
 
 
-_gpt2 = PreTokenizer((_GPT2,))
-_single_digits = PreTokenizer((_SINGLE_DIGIT, _GPT2))
-_llama3 = PreTokenizer((_LLAMA3,), ignore_merges=True, adds_bos=True)
-_llama3_merging = PreTokenizer((_LLAMA3,))
-_qwen2 = PreTokenizer((_QWEN2,), normalizer="NFC")
-_qwen2_plain = PreTokenizer((_QWEN2,))
+_GPT2 = PreTokenizer((_GPT2_WORDS,))
+_SINGLE_DIGITS = PreTokenizer((_SINGLE_DIGIT_WORDS, _GPT2_WORDS))
+_LLAMA3 = PreTokenizer((_LLAMA3_WORDS,), ignore_merges=True, adds_bos=True)
+_LLAMA3_MERGING = PreTokenizer((_LLAMA3_WORDS,))
+_QWEN2 = PreTokenizer((_QWEN2_WORDS,), normalizer="NFC")
+_QWEN2_PLAIN = PreTokenizer((_QWEN2_WORDS,))
 
 PRE_TOKENIZERS: Mapping[str, PreTokenizer] = {
-    "gpt-2": _gpt2,
-    "phi-2": _gpt2,
-    "mpt": _gpt2,
-    "olmo": _gpt2,
-    "jais": _gpt2,
-    "trillion": _gpt2,
-    "granite-docling": _gpt2,
-    "smollm": _single_digits,
-    "starcoder": _single_digits,
-    "refact": _single_digits,
-    "command-r": _single_digits,
-    "codeshell": _single_digits,
-    "exaone": _single_digits,
-    "minerva-7b": _single_digits,
-    "llama3": _llama3,
-    "llama-v3": _llama3,
-    "llama-bpe": _llama3,
-    "falcon3": _llama3,
-    "dbrx": _llama3_merging,
-    "smaug-bpe": _llama3_merging,
-    "glm4": _llama3_merging,
-    "chatglm-bpe": _llama3_merging,
-    "qwen2": _qwen2,
-    "deepseek-r1-qwen": _qwen2_plain,
-    "stablelm2": _qwen2_plain,
-    "hunyuan": _qwen2_plain,
-    "deepseek-v3": PreTokenizer(_DEEPSEEK3),
-    "hunyuan-dense": PreTokenizer(_DEEPSEEK3),
-    "tekken": PreTokenizer((_TEKKEN,), ignore_merges=True, adds_bos=True),
-    "gpt-4o": PreTokenizer((_GPT4O,)),
-    "llama4": PreTokenizer((_GPT4O,)),
+    "gpt-2": _GPT2,
+    "phi-2": _GPT2,
+    "mpt": _GPT2,
+    "olmo": _GPT2,
+    "jais": _GPT2,
+    "trillion": _GPT2,
+    "granite-docling": _GPT2,
+    "smollm": _SINGLE_DIGITS,
+    "starcoder": _SINGLE_DIGITS,
+    "refact": _SINGLE_DIGITS,
+    "command-r": _SINGLE_DIGITS,
+    "codeshell": _SINGLE_DIGITS,
+    "exaone": _SINGLE_DIGITS,
+    "minerva-7b": _SINGLE_DIGITS,
+    "llama3": _LLAMA3,
+    "llama-v3": _LLAMA3,
+    "llama-bpe": _LLAMA3,
+    "falcon3": _LLAMA3,
+    "dbrx": _LLAMA3_MERGING,
+    "smaug-bpe": _LLAMA3_MERGING,
+    "glm4": _LLAMA3_MERGING,
+    "chatglm-bpe": _LLAMA3_MERGING,
+    "qwen2": _QWEN2,
+    "deepseek-r1-qwen": _QWEN2_PLAIN,
+    "stablelm2": _QWEN2_PLAIN,
+    "hunyuan": _QWEN2_PLAIN,
+    "deepseek-v3": PreTokenizer(_DEEPSEEK3_WORDS),
+    "hunyuan-dense": PreTokenizer(_DEEPSEEK3_WORDS),
+    "tekken": PreTokenizer((_TEKKEN_WORDS,), ignore_merges=True, adds_bos=True),
+    "gpt-4o": PreTokenizer((_GPT4O_WORDS,)),
+    "llama4": PreTokenizer((_GPT4O_WORDS,)),
 }
 
 
