@@ -7,6 +7,9 @@ Programming errors are not in this file: they stay ordinary Python exceptions wi
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+EXIT_INTERRUPTED = 130
+"""What a shell reports for a program that SIGINT ended."""
+
 
 class TunesmithError(Exception):
     """Root of all errors that are shown to a user without a traceback."""

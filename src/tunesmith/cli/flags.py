@@ -52,3 +52,13 @@ def take_count(words: Sequence[str], name: str) -> tuple[int | None, list[str]]:
     if not value.isdecimal() or int(value) < 1:
         raise ConfigError(f"{name} is {value!r}; allowed is a whole number from 1 on.")
     return int(value), rest
+
+
+def check_no_words(command: str, words: Sequence[str]) -> None:
+    """Refuse words behind a command that takes none.
+
+    Raises:
+        ConfigError: There are some.
+    """
+    if words:
+        raise ConfigError(f"`{command}` takes nothing after it; there is '{' '.join(words)}'.")

@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from tunesmith.cli import output
-from tunesmith.errors import TunesmithError
+from tunesmith.errors import EXIT_INTERRUPTED, TunesmithError
 from tunesmith.runtime.disk import NO_ROOM, render_room
 from tunesmith.runtime.logging import configure_logging
 from tunesmith.runtime.ranks import current_ranks, leave_error_to_main_process
 from tunesmith.runtime.stop_signals import find_stop_signals
 
 EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130  # what a shell reports for a program that SIGINT ended
 EXIT_DISK = 1
 
 _DISK_ERRORS = NO_ROOM | {errno.EROFS, errno.EACCES}

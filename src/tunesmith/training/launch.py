@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tunesmith.config import RunConfig
-from tunesmith.errors import ConfigError
+from tunesmith.errors import EXIT_INTERRUPTED, ConfigError
 from tunesmith.runtime.ranks import current_ranks, is_started_by_torchrun, read_whole_number
 from tunesmith.runtime.stop_signals import is_hangup_ignored
 
@@ -18,8 +18,6 @@ logger = logging.getLogger(__name__)
 
 _TRUE = ("true", "y", "1")
 _SHUTDOWN_SECONDS = 600
-EXIT_INTERRUPTED = 130
-"""What a shell reports for a program that Ctrl-C ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 import pytest
 
-from tunesmith.cli.flags import take_count, take_switches, take_value
+from tunesmith.cli.flags import check_no_words, take_count, take_switches, take_value
 from tunesmith.errors import ConfigError
 
 
@@ -28,3 +28,9 @@ def test_a_value_stands_behind_its_flag_or_in_it(words):
 def test_what_is_no_number_is_refused(words, message):
     with pytest.raises(ConfigError, match=message):
         take_count(words, "--row")
+
+
+def test_words_behind_a_command_that_takes_none_are_refused():
+    check_no_words("env", [])
+    with pytest.raises(ConfigError, match=r"`env` takes nothing after it; there is '--all now'"):
+        check_no_words("env", ["--all", "now"])

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tunesmith.cli import output
 from tunesmith.cli.actions import run_action
+from tunesmith.cli.flags import check_no_words
 from tunesmith.config.command_line import parse_command_line
 from tunesmith.config.load import load_config
 from tunesmith.config.settings import GROUPS, all_settings
@@ -83,7 +84,7 @@ def _new(words: list[str]) -> int:
 def _schema(words: list[str]) -> int:
     from tunesmith.config.schema import build_schema
 
-    _refuse_words("schema", words)
+    check_no_words("config schema", words)
     output.show_json(build_schema(), indent=2)
     return 0
 
@@ -91,14 +92,9 @@ def _schema(words: list[str]) -> int:
 def _reference(words: list[str]) -> int:
     from tunesmith.config.reference import render_reference
 
-    _refuse_words("reference", words)
+    check_no_words("config reference", words)
     output.show_text(render_reference(), end="")
     return 0
-
-
-def _refuse_words(action: str, words: list[str]) -> None:
-    if words:
-        raise ConfigError(f"`config {action}` takes nothing after it; there is '{' '.join(words)}'.")
 
 
 _ACTIONS: Mapping[str, Callable[[list[str]], int]] = {

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import tunesmith
 from tunesmith.cli import output
+from tunesmith.cli.flags import check_no_words
 
 HELP = """
 usage: tunesmith env
@@ -40,7 +41,7 @@ OPTIONAL_PACKAGES = (
 
 def run(arguments: Sequence[str]) -> int:
     """Print one `name: value` line per fact."""
-    del arguments
+    check_no_words("env", arguments)
     for name, value in [*_software(), *_machine()]:
         output.show_text(f"{name}: {value}")
     return 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tunesmith.cli import output
 from tunesmith.cli.actions import run_action
-from tunesmith.cli.flags import take_switches, take_value
+from tunesmith.cli.flags import check_no_words, take_switches, take_value
 from tunesmith.config.suggestions import render_suggestion
 from tunesmith.errors import ConfigError, TemplateError
 
@@ -40,8 +40,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _list(words: list[str]) -> int:
-    if words:
-        raise ConfigError(f"`template list` takes nothing after it; there is '{' '.join(words)}'.")
+    check_no_words("template list", words)
     from tunesmith.data.chat.catalog import ENTRIES
 
     rows = [("NAME", "ENDS ANSWERS WITH", "TOOLS", "REASONING", "SYSTEM MESSAGE")]

@@ -6,7 +6,7 @@ from pathlib import Path
 from tunesmith.cli import output
 from tunesmith.cli.flags import take_count, take_switches, take_value
 from tunesmith.config.loading import MOST_BY_HAND
-from tunesmith.errors import ConfigError
+from tunesmith.errors import ConfigError, TrainingError
 
 HELP = """
 usage: tunesmith tune io FILE [--step-seconds S | --model] [--workers 0,1,2] [--prefetch 2,4] [--batches N]
@@ -72,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
         output.show_text(report.render())
     if target is not None:  # after the table, which a disk that is full by now must not cost
         draw_trials(report.trials, target)
-    return 0 if report.recommended is not None else 6
+    return 0 if report.recommended is not None else TrainingError.exit_code
 
 
 def _parse_seconds(text: str) -> float:
