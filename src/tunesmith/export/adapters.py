@@ -16,6 +16,7 @@ from tunesmith.models.adapters import attach_adapter
 from tunesmith.models.adapters.lora import attach_further_adapter, find_merge_obstacle, note_foreign_bases
 from tunesmith.models.adapters.record import BaseRecord
 from tunesmith.models.adapters.stored import read_settings
+from tunesmith.models.adapters.wrapper import ADAPTER
 from tunesmith.models.probe import relative_difference
 
 logger = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ def _merge_checked(with_adapter: PeftModel, name: str, probe: Tensor) -> tuple[P
 def _combine(model: PreTrainedModel, adapters: Sequence[str], settings: ExportConfig, seed: int) -> PeftModel:
     """Put all adapters on a model and make one of them, which alone is active then."""
     wrapped = attach_adapter(model, adapters[0])
-    names = ["default"]
+    names = [ADAPTER]
     for number, adapter in enumerate(adapters[1:], start=2):
         names.append(f"adapter_{number}")
         attach_further_adapter(wrapped, adapter, names[-1])

@@ -25,6 +25,9 @@ logger = logging.getLogger(__name__)
 
 Batch = Mapping[str, Tensor]
 
+_NOT_LEARNT = -100
+"""Label that PyTorch's cross entropy passes over, and every collator writes where nothing is learnt."""
+
 FROM_DATA = frozenset({"eva", "lora_ga"})
 """Values of `init_lora_weights` that look at rows first."""
 
@@ -154,7 +157,7 @@ def _begin_in_inputs(model: KeptAdapter, batches: Sequence[Batch], measure: Call
     layers = {name: module for name, module in model.named_modules() if isinstance(module, LoraLayer) and module.lora_A}
     largest = max(layer.r[ADAPTER] for layer in layers.values())
     # peft goes round the batches until the directions settle; batches with fewer tokens than directions never add any.
-    usable = [dict(batch) for batch in batches if int((batch["labels"] != -100).sum()) >= largest]
+    usable = [dict(batch) for batch in batches if int((batch["labels"] != _NOT_LEARNT).sum()) >= largest]
     if not usable:
         raise ModelError(
             f"init_lora_weights: eva needs batches with at least {largest} learnt tokens, as many as the largest rank, "

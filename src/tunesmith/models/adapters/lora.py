@@ -1,7 +1,8 @@
 """Saved adapters that are continued, merged, or put on a model to run with it."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tunesmith.errors import ModelError
 from tunesmith.models.adapters.build import renamed_flag_ignored
 from tunesmith.models.adapters.record import BaseRecord
 from tunesmith.models.adapters.stored import check_has_weights, read_settings
-from tunesmith.models.adapters.wrapper import KeptAdapter, keep_adapter
+from tunesmith.models.adapters.wrapper import ADAPTER, KeptAdapter, keep_adapter
 from tunesmith.models.completeness import explain_damaged_files
 from tunesmith.models.heads import find_base_model
 from tunesmith.models.reward.build import is_reward_model
@@ -115,17 +116,13 @@ def attach_adapter(model: PreTrainedModel, source: str, *, is_trainable: bool = 
         ModelError: A file is missing or damaged, or the adapter does not fit: a shape differs, or some of its weights
             have no place, or places of it no weights. peft itself leaves such weights out.
     """
-    check_has_weights(source)
-    try:
-        with renamed_flag_ignored(), explain_damaged_files(source, Path(source), "adapter_name_or_path"):
-            settings = read_settings(source)
-            settings.inference_mode = not is_trainable
-            settings.base_model_name_or_path = model.name_or_path  # of which it is one from here on
-            # The wrapper of classifiers adds a trained head to any adapter, also to one that brings none.
-            wrapped = (PeftModel if is_reward_model(model) else PeftModelForCausalLM)(model, settings)
-            result = wrapped.load_adapter(source, "default", is_trainable=is_trainable)
-    except (RuntimeError, ValueError, OSError) as error:
-        raise _misfit(model, source, _first_detail(error)) from error
+    with _explaining(model, source):
+        settings = read_settings(source)
+        settings.inference_mode = not is_trainable
+        settings.base_model_name_or_path = model.name_or_path  # of which it is one from here on
+        # The wrapper of classifiers adds a trained head to any adapter, also to one that brings none.
+        wrapped = (PeftModel if is_reward_model(model) else PeftModelForCausalLM)(model, settings)
+        result = wrapped.load_adapter(source, ADAPTER, is_trainable=is_trainable)
     _check_whole(model, wrapped, source, result)
     if not is_trainable:
         _untie_adapted_ends(model)
@@ -139,14 +136,21 @@ def attach_further_adapter(wrapped: PeftModel, source: str, name: str) -> None:
         ModelError: As in `attach_adapter`.
     """
     model = find_base_model(wrapped)
+    with _explaining(model, source):
+        result = wrapped.load_adapter(source, name)
+    _check_whole(model, wrapped, source, result)
+    _untie_adapted_ends(model)
+
+
+@contextmanager
+def _explaining(model: PreTrainedModel, source: str) -> Iterator[None]:
+    """Say in our words why the adapter in a folder cannot be put on a model."""
     check_has_weights(source)
     try:
         with renamed_flag_ignored(), explain_damaged_files(source, Path(source), "adapter_name_or_path"):
-            result = wrapped.load_adapter(source, name)
+            yield
     except (RuntimeError, ValueError, OSError) as error:
         raise _misfit(model, source, _first_detail(error)) from error
-    _check_whole(model, wrapped, source, result)
-    _untie_adapted_ends(model)
 
 
 def _check_whole(model: PreTrainedModel, wrapped: PeftModel, source: str, result: Any) -> None:
