@@ -30,6 +30,11 @@ def test_every_module_says_what_it_is_in_one_line():
     assert {name: line for name, line in lines.items() if not line.endswith((".", ":")) or "TODO" in line} == {}
 
 
+def test_every_folder_of_modules_is_a_package():
+    found = sorted({name_of(file.parent) for file in SOURCES if not (file.parent / "__init__.py").is_file()})
+    assert found == [], "import-linter and its contracts do not see what lies there"
+
+
 def test_only_one_module_prints():
     found = [
         f"{name_of(file)}:{node.lineno}"

@@ -102,7 +102,7 @@ def test_a_reward_model_is_not_compressed(place):
 
 def test_a_compressed_model_that_loads_differently_is_removed(place, tmp_path, monkeypatch):
     logits = iter([torch.ones(4, 8), 2 * torch.ones(4, 8)])
-    monkeypatch.setattr(compression, "_logits", lambda *_: next(logits))
+    monkeypatch.setattr(compression, "measure_logits", lambda *_: next(logits))
     with pytest.raises(ModelError, match="quantize: the compressed model gives other logits after loading"):
         export(tmp_path / "out", model_name_or_path=str(place / "model"), quantize=True, qat="int8-weight")
     assert not (tmp_path / "out").exists()

@@ -14,7 +14,7 @@ from tests.tiny.training import weights
 from tunesmith.config import load_config
 from tunesmith.errors import CheckpointError, ConfigError, DataError, TrainingError
 from tunesmith.training.resume import find_run_id
-from tunesmith.training.run import run_training, train
+from tunesmith.training.run import run_training
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_the_plan_says_what_will_happen(place, tmp_path, caplog):
 def test_the_saved_configuration_runs_again_to_the_same_weights(place, tmp_path):
     first = run_training(tiny_run(place, output_dir=str(tmp_path / "a"), max_steps=2, lora_dropout=0.1))
     again = load_config(tmp_path / "a" / "run.yaml", {"output_dir": str(tmp_path / "b")})
-    second = train(again)
+    second = run_training(again)
     expected, found = weights(first.trainer.model), weights(second.trainer.model)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
