@@ -60,7 +60,7 @@ def _assemble(places: list[str], positional: Sequence[str], short: dict[str, lis
         )
     settings = dict(zip(positional, places, strict=False))
     model = settings.get("model_name_or_path")
-    if model is not None and (base := find_base_model(Path(model))) is not None:
+    if model is not None and (base := find_adapter_base(Path(model))) is not None:
         settings["model_name_or_path"] = base
         short.setdefault("adapter_name_or_path", []).insert(0, model)
     for key, value in settings.items():
@@ -70,7 +70,7 @@ def _assemble(places: list[str], positional: Sequence[str], short: dict[str, lis
     return head + rest
 
 
-def find_base_model(folder: Path) -> str | None:
+def find_adapter_base(folder: Path) -> str | None:
     """Return the model that an adapter folder belongs to, or `None` for anything that is not an adapter folder."""
     settings = folder / "adapter_config.json"
     if not settings.is_file() or (folder / "config.json").is_file():

@@ -22,7 +22,7 @@ from tunesmith.models.base_weights import load_base_config
 from tunesmith.models.devices import resolve_device
 from tunesmith.models.families import resolve_logit_transform
 from tunesmith.models.locations import AdaptedLocation, resolve_with_adapters
-from tunesmith.models.quantization.stored import find_stored_weights
+from tunesmith.models.quantization.stored import find_stored_quantization
 from tunesmith.models.summary import ParameterSummary, summarize_parameters
 
 Facts = Iterator[tuple[str, str]]
@@ -92,7 +92,7 @@ def _describe_place(found: AdaptedLocation, model_config: PreTrainedConfig, mode
     yield "model", f"{found.base.name} ({kinds[found.base.kind]})"
     yield "family", f"{model_config.model_type}, {type(model).__name__}"
     size = sum(value.numel() for value in model.parameters())
-    stored = find_stored_weights(model_config)
+    stored = find_stored_quantization(model_config)
     how = f", stored as {stored.title}" if stored is not None else ""
     yield "size", f"{size:,} weights, {2 * size / 1e9:,.2f} GB in 16 bits{how}"
     dtype = model_config.dtype

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tunesmith.cli.model_arguments import expand_model_arguments, find_base_model
+from tunesmith.cli.model_arguments import expand_model_arguments, find_adapter_base
 from tunesmith.config import load_config
 from tunesmith.errors import ConfigError, ModelError
 
@@ -85,14 +85,14 @@ def test_an_adapter_whose_settings_are_damaged_is_named(tmp_path, content):
     path = tmp_path / "adapter_config.json"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(ModelError, match=r"adapter_config\.json cannot be read as JSON"):
-        find_base_model(tmp_path)
+        find_adapter_base(tmp_path)
 
 
 def test_a_whole_model_with_an_adapter_file_beside_it_is_a_model(tmp_path):
     folder = write_adapter(tmp_path / "run", base_model_name_or_path="base")
     (tmp_path / "run" / "config.json").write_text("{}")
     assert expand(folder) == ["--model_name_or_path", folder]
-    assert find_base_model(tmp_path / "none") is None
+    assert find_adapter_base(tmp_path / "none") is None
 
 
 def test_an_adapter_whose_model_has_moved_says_how_to_name_it(tmp_path):

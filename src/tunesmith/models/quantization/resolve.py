@@ -15,7 +15,12 @@ from tunesmith.models.patches.unpacked_weights import keep_weights_unpacked
 from tunesmith.models.precision import Precision
 from tunesmith.models.quantization.asked import build_compression
 from tunesmith.models.quantization.exact_base import find_exact_base
-from tunesmith.models.quantization.stored import StoredWeights, check_readable, check_trainable, find_stored_weights
+from tunesmith.models.quantization.stored import (
+    StoredQuantization,
+    check_readable,
+    check_trainable,
+    find_stored_quantization,
+)
 from tunesmith.runtime.ranks import current_ranks
 
 
@@ -70,7 +75,7 @@ def resolve_quantization(
         ModelError: What is asked for cannot be done with these weights.
         MissingDependencyError: A library is missing.
     """
-    stored = find_stored_weights(model_config)
+    stored = find_stored_quantization(model_config)
     if stored is not None:
         return _read_stored(config, stored, location, device, is_trainable=is_trainable, needs_exact=needs_exact)
     if config.quantization.quantization_bit is None or needs_exact:
@@ -103,7 +108,7 @@ def _placed(loading: dict[str, Any], device: torch.device) -> dict[str, Any]:
 
 def _read_stored(
     config: RunConfig,
-    stored: StoredWeights,
+    stored: StoredQuantization,
     location: ModelLocation,
     device: torch.device,
     *,
@@ -123,7 +128,7 @@ def _read_stored(
             f"{stored.title}. {_name_exact_base(location)}"
         )
     check_readable(stored)
-    if stored.kind.title == "bitsandbytes" and device.type == "cpu":
+    if stored.method == "bitsandbytes" and device.type == "cpu":
         keep_weights_unpacked()
     if stored.kind.exact_loading is not None:
         return Quantization(
@@ -143,7 +148,7 @@ def _read_stored(
     )
 
 
-def _note_stored(stored: StoredWeights, location: ModelLocation, is_trainable: bool) -> str:
+def _note_stored(stored: StoredQuantization, location: ModelLocation, is_trainable: bool) -> str:
     start = f"the weights are stored as {stored.title}"
     if not is_trainable:
         return start

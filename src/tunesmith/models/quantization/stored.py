@@ -53,7 +53,7 @@ KINDS: Mapping[str, StoredKind] = {
 
 
 @dataclass(frozen=True, slots=True)
-class StoredWeights:
+class StoredQuantization:
     """What a checkpoint says about its own weights."""
 
     kind: StoredKind
@@ -67,7 +67,7 @@ class StoredWeights:
         return f"{self.bits}-bit {self.kind.title}" if self.bits else self.kind.title
 
 
-def find_stored_weights(model_config: PreTrainedConfig) -> StoredWeights | None:
+def find_stored_quantization(model_config: PreTrainedConfig) -> StoredQuantization | None:
     """Return how the weights of a checkpoint are compressed, `None` where they are not."""
     settings = model_config.to_dict().get("quantization_config")
     if not settings:
@@ -80,10 +80,10 @@ def find_stored_weights(model_config: PreTrainedConfig) -> StoredWeights | None:
     bits = settings.get("bits")
     if method == "bitsandbytes":
         bits = 8 if settings.get("load_in_8bit") else 4
-    return StoredWeights(kind, bits if isinstance(bits, int) else None, method)
+    return StoredQuantization(kind, bits if isinstance(bits, int) else None, method)
 
 
-def check_readable(stored: StoredWeights) -> None:
+def check_readable(stored: StoredQuantization) -> None:
     """Refuse a checkpoint that cannot be read here; transformers would take unknown weights for exact ones.
 
     Raises:
@@ -103,7 +103,7 @@ def check_readable(stored: StoredWeights) -> None:
         )
 
 
-def check_trainable(stored: StoredWeights, finetuning_type: str) -> None:
+def check_trainable(stored: StoredQuantization, finetuning_type: str) -> None:
     """Refuse to train compressed weights themselves, or beside them what computes with exact ones.
 
     Raises:

@@ -15,7 +15,7 @@ from tunesmith.models import load_model, load_tokenizer
 from tunesmith.models.locations import ModelLocation
 from tunesmith.models.precision import Precision
 from tunesmith.models.quantization import resolve_quantization, stored
-from tunesmith.models.quantization.stored import check_readable, find_stored_weights
+from tunesmith.models.quantization.stored import check_readable, find_stored_quantization
 
 IDS = torch.arange(3, 40)[None]
 
@@ -60,15 +60,15 @@ def load(config, **options):
     ],
 )
 def test_the_kind_is_read_from_the_configuration(settings, title):
-    assert find_stored_weights(LlamaConfig(quantization_config=settings)).title == title
+    assert find_stored_quantization(LlamaConfig(quantization_config=settings)).title == title
 
 
 def test_exact_weights_have_no_kind():
-    assert find_stored_weights(LlamaConfig()) is None
+    assert find_stored_quantization(LlamaConfig()) is None
 
 
 def test_a_missing_library_is_named():
-    stored = find_stored_weights(LlamaConfig(quantization_config={"quant_method": "aqlm"}))
+    stored = find_stored_quantization(LlamaConfig(quantization_config={"quant_method": "aqlm"}))
     with pytest.raises(MissingDependencyError, match="stored as AQLM, which needs the package aqlm"):
         check_readable(stored)
 
