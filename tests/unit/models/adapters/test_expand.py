@@ -66,7 +66,7 @@ def test_blocks_spread_evenly_are_trained(new, layers):
     [
         (
             {"llama_pro_new_blocks": 3, "freeze_trainable_layers": 3},
-            "llama_pro_new_blocks: 3 cannot be.*1, 2, 4",
+            "llama_pro_new_blocks: 3 blocks of LLaMA Pro cannot be.*1, 2, 4",
         ),
         ({"freeze_trainable_layers": 3}, "freeze_trainable_layers: 3 blocks of LLaMA Pro.*one of 1, 2, 4"),
     ],
