@@ -1,5 +1,6 @@
 """A PyTorch loader that can be told to take no more batches, and that says how its workers ended."""
 
+import threading
 from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
@@ -131,6 +132,10 @@ class WorkerPipe:
     def kill_workers(self) -> None:
         """End the workers at once, whatever they are stuck in."""
         kill_workers(self.workers)
+        if self._iterator is not None:
+            # PyTorch tells workers to leave by an event that all of them read. One that was killed while it read keeps
+            # the lock of it for good, and setting it would wait as long. Nobody is left to be told.
+            self._iterator._workers_done_event = threading.Event()
 
     def close(self) -> None:
         """Let the workers go."""

@@ -1,5 +1,6 @@
 import errno
 import signal
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -129,6 +130,19 @@ def test_a_row_that_kills_every_worker_stops_the_run(opened):
         taken.extend(feed.take(position) for position in range(12))
     # What a worker had made and not yet sent when it died is lost with it.
     assert taken == plan_of(4)[: feed.position]
+
+
+@pytest.mark.processes
+def test_a_worker_killed_while_it_holds_a_lock_holds_up_nobody(opened):
+    feed = opened(Rows(), 1)
+    feed.take(0)
+    (pipe,) = feed._pipes
+    pipe._iterator._workers_done_event._cond.acquire()  # as the worker does when it asks whether to leave
+    pipe.kill_workers()
+    closing = threading.Thread(target=feed._drop_pipes, daemon=True)
+    closing.start()
+    closing.join(timeout=30)
+    assert not closing.is_alive()
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.processes)])
