@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import select
 import signal
 import sys
 from pathlib import Path
@@ -70,9 +71,10 @@ def test_a_closed_terminal_leaves_a_checkpoint_and_under_nohup_ends_nothing(tmp_
         path = os.pathsep.join([str(_ROOT), str(_ROOT / "src")])
         words = [sys.executable, "-m", "tunesmith.cli.main", "train", str(tmp_path / "run.yaml")]
         os.execve(sys.executable, words, {**os.environ, "PYTHONPATH": path})
-    shown = b""
-    while b"| 3/200" not in shown and b"| 4/200" not in shown:
-        shown += os.read(terminal, 4096)
+    log = tmp_path / "out" / "trainer_log.jsonl"
+    while not (log.exists() and log.stat().st_size):
+        if select.select([terminal], [], [], 0.02)[0]:
+            os.read(terminal, 4096)  # or the run would wait for somebody to read
     os.close(terminal)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     point = resolve_resume_point(setting=True, output_dir=tmp_path / "out")
