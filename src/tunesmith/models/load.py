@@ -102,10 +102,10 @@ def load_model(
     model = _place(adapted.model, settled.device, is_compressed=settled.is_compressed)
     base.config.use_cache = not is_trainable
     loaded = LoadedModel(
-        model,
-        settled.attention,
-        settled.precision,
-        summarize_parameters(model),
+        model=model,
+        attention=settled.attention,
+        precision=settled.precision,
+        parameters=summarize_parameters(model),
         gradient_checkpointing=False,
         notes=(*notes, *([grown.note] if grown.note else []), *adapted.notes),
         stored_dtype=settled.stored_dtype,
@@ -291,5 +291,4 @@ def _precision_to_run(config: RunConfig, stored: torch.dtype | None, device: tor
 
 
 def _needs_isolation(config: RunConfig, layout: Sequence[str] | str) -> bool:
-    packs_samples = config.objective.stage != "pt" and bool(config.data.packing or config.data.neat_packing)
-    return layout == "flat" or packs_samples
+    return layout == "flat" or (config.packs and config.objective.stage != "pt")

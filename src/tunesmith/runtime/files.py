@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -120,14 +120,13 @@ def atomic_directory(final: str | Path, *, overwrite: bool = False) -> Iterator[
     beside = target.with_name(f".{target.name}.incomplete-{os.getpid()}")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
-    try:
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, beside, ignore_errors=True)
         with name_failed_file(target):
             yield beside
             sync_tree(beside)
         _move_into_place(beside, target, overwrite=overwrite)
-    except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
-        raise
+        stack.pop_all()
 
 
 @contextmanager

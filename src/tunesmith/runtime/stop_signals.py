@@ -2,9 +2,10 @@
 
 import os
 import signal
+import sys
 import threading
 
-_HANGUP = signal.SIGHUP if hasattr(signal, "SIGHUP") else None
+_HANGUP = None if sys.platform == "win32" else signal.SIGHUP
 """The terminal, or the connection behind it, is gone. Windows has no such signal."""
 
 
@@ -31,7 +32,7 @@ def leave_stopping_to_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if _HANGUP is not None:
         signal.signal(_HANGUP, signal.SIG_IGN)
-    if hasattr(signal, "sigwaitinfo"):  # elsewhere nothing tells who sent a signal
+    if sys.platform == "linux":  # elsewhere nothing tells who sent a signal
         # Taken by a thread, since a handler is not told the sender. Threads that start later block it as this one does.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         threading.Thread(target=_end_when_parent_says_so, args=(os.getppid(),), daemon=True).start()

@@ -10,7 +10,7 @@ import logging
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,11 +100,10 @@ def start_checkpoint(final: Path) -> Path:
 @contextmanager
 def discard_unfinished(final: Path) -> Iterator[None]:
     """Remove what was written of a checkpoint when the block raises: on a full disk it would keep the disk full."""
-    try:
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, staging_path(final), ignore_errors=True)
         yield
-    except BaseException:
-        shutil.rmtree(staging_path(final), ignore_errors=True)
-        raise
+        stack.pop_all()
 
 
 def remove_unfinished(output_dir: str | Path) -> None:

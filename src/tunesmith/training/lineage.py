@@ -21,7 +21,7 @@ _DECISIVE = (
     *("model_name_or_path", "model_revision", "rope_scaling", "split_special_tokens", "train_from_scratch"),
     *("finetuning_type", "adapter_name_or_path", "create_new_adapter", "lora_rank", "lora_alpha", "lora_dropout"),
     *("lora_rank_pattern", "lora_alpha_pattern", "init_lora_weights", "pissa_iter", "adapter_options"),
-    *("oft_rank", "oft_block_size", "module_dropout", "use_llama_pro", "llama_pro_new_blocks"),
+    *("adapter_folder", "oft_rank", "oft_block_size", "module_dropout", "use_llama_pro", "llama_pro_new_blocks"),
     *("lora_target", "additional_target", "use_rslora", "use_dora", "loraplus_lr_ratio", "loraplus_lr_embedding"),
     *("freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules"),
     *("stage", "dataset", "template", "default_system", "row_variables", "cutoff_len", "max_samples", "val_size"),

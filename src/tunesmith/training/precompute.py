@@ -8,7 +8,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -219,11 +219,10 @@ class _Unfinished:
     @contextmanager
     def keeping(self, values: NDArray[np.float32]) -> Iterator[None]:
         """Write down what is known when the block is left by an error or an interruption."""
-        try:
+        with ExitStack() as stack:
+            stack.callback(_write, self._file, values)
             yield
-        except BaseException:
-            _write(self._file, values)
-            raise
+            stack.pop_all()
 
     def keep_if_due(self, values: NDArray[np.float32]) -> None:
         """Write down what is known, every now and then: a process that is killed says nothing."""

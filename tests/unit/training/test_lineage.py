@@ -32,6 +32,7 @@ def test_length_logging_and_a_folder_that_moved_may_change():
         ({"model_name_or_path": "a/other"}, "model_name_or_path was 'a/model' and is 'a/other'"),
         ({"enable_thinking": False}, "enable_thinking was True and is False"),
         ({"mix_strategy": "interleave_once"}, "mix_strategy was 'concat' and is 'interleave_once'"),
+        ({"adapter_name_or_path": "a", "adapter_folder": "sft"}, "adapter_folder was None and is 'sft'"),
         ({"dataset": "rows,more"}, "dataset was ['rows'] and is ['rows', 'more']"),
     ],
 )

@@ -9,6 +9,7 @@ import lzma
 import sys
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import IO, TextIO, cast
@@ -30,11 +31,10 @@ def open_text(path: Path, *, newline: str | None = None, errors: str = "strict")
         MissingDependencyError: The compression needs a package that is not installed.
     """
     file = open_bytes(path)
-    try:
+    with ExitStack() as stack:
+        stack.callback(file.close)
         check_is_text(path, file)
-    except BaseException:
-        file.close()
-        raise
+        stack.pop_all()
     return io.TextIOWrapper(cast("io.BytesIO", file), encoding="utf-8-sig", newline=newline, errors=errors)
 
 
